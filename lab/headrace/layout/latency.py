@@ -23,7 +23,7 @@ typical packet's latency, to be held against a measured median.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.layout.layout import Beside, Layout, Problem, lead_extra, parts, side
@@ -156,6 +156,33 @@ def turn(here: Sequence[QueueStage]) -> float | None:
     return length
 
 
+def at_bursts(
+    way: Sequence[Sequence[QueueStage]], gathered: Mapping[int, float] | None = None
+) -> list[list[float]]:
+    """Cycles that each stage pays for a packet when polls find as few as they do at this rate. A
+    burst that one lcore hands to another is found whole there, in parts by replicas; where an lcore
+    cannot keep up all are full. `gathered`: bursts that have come, by the stage's number, where its
+    lcore was another task's meanwhile."""
+    by_cpu: dict[int, list[QueueStage]] = {}
+    for several in way:
+        for one in several:
+            by_cpu.setdefault(one.cpu, []).append(one)
+    turns = {cpu: turn(here) for cpu, here in by_cpu.items()}
+    each, came, lcores = [], 1.0, 1
+    for number, several in enumerate(way):
+        least = (gathered or {}).get(number, 1.0)
+        most = max(1.0, BURST / len(several)) if gathered is None else BURST
+        parted = came * min(1.0, lcores / len(several))
+        bursts = []
+        for one in several:
+            length = turns[one.cpu]
+            own = most if length is None else one.burst(length)
+            bursts.append(min(most, max(own, parted, least)))
+        each.append([one.takes(n) / n for one, n in zip(several, bursts, strict=True)])
+        came, lcores = sum(bursts) / len(bursts), len(several)
+    return each
+
+
 def _wait(
     one: QueueStage,
     before: Sequence[QueueStage],
@@ -217,8 +244,8 @@ def _clock(problem: Problem, layout: Layout, cpu: int, poll: float) -> float:
 def _polls(problem: Problem, layout: Layout) -> list[float]:
     """Receiving and sending once, whatever the number of functions."""
     polls, at = [problem.traffic.poll], 0
-    for size in layout.cuts:
-        first, *others = problem.nfs[at : at + size]
+    for size, [cpu, *_] in zip(layout.cuts, layout.lcores, strict=True):
+        first, *others = problem.on(cpu)[at : at + size]
         polls.append(first.poll + sum(nf.poll for nf in others) / 2)
         at += size
     return [*polls, problem.traffic.poll]

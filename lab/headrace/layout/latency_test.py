@@ -9,7 +9,15 @@ from statistics import mean
 
 import pytest
 
-from headrace.layout.latency import QueueStage, latency_s, sides, stages, straight, turn
+from headrace.layout.latency import (
+    QueueStage,
+    at_bursts,
+    latency_s,
+    sides,
+    stages,
+    straight,
+    turn,
+)
 from headrace.layout.layout import (
     Beside,
     Edge,
@@ -147,6 +155,20 @@ def test_one_lcore_that_does_all_in_turn_by_hand() -> None:
     took = simulated(way, [{1: 1.0}, {2: 1.0}, {}], 1e-6, 200)
     assert len(took) == 200
     assert all(130 + 570 + 100 <= one <= 130 + 570 + 100 + 30 for one in took)
+
+
+def test_what_one_lcore_hands_over_another_finds_whole() -> None:
+    """The first lcore is busy for long: eight packets come in a turn, and the next one, which has
+    little to do, finds them all at once; two replicas find half of them each."""
+    rate = 0.01
+    slow = QueueStage(0, 0, rate, straight(400.0, 50.0), 1.0)  # C = 400 + 50 C / 100
+    quick = QueueStage(1, 1, rate, straight(80.0, 10.0), 1.0)
+    [[first], [second]] = at_bursts([(slow,), (quick,)])
+    assert (first, second) == pytest.approx((400 / 8 + 50, 80 / 8 + 10))
+    halves = [replace(quick, cpu=cpu, rate=rate / 2) for cpu in (1, 2)]
+    assert at_bursts([(slow,), halves])[1] == pytest.approx([80 / 4 + 10] * 2)
+    # A burst that has come while the lcore was another task's.
+    assert at_bursts([(replace(slow, rate=1e-6),), (quick,)], {1: 16.0})[1] == pytest.approx([15.0])
 
 
 def test_bursts_wait_for_each_other() -> None:

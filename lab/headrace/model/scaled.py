@@ -41,7 +41,10 @@ class ScaledFunction:
     tx: float
     loop: float
     poll: float
-    far: float  # more where packets come from another core of the socket
+    poll_near: float
+    far: float  # more where packets come from another lcore,
+    known_far: float  # and are classified
+    over: float  # more where they go to one
 
 
 def at(figure: Sourced | None, corner: float, default: float = 0.0) -> float:
@@ -101,18 +104,30 @@ def scaled(
     sets: Sequence[WorkingSet],
     corner: float = 0.0,
     frame: float = SHORTEST,
+    remote: float = 0.0,
+    onward: float = 0.0,
 ) -> ScaledFunction:
-    """`home`: the server that `cost` was measured on. `corner`: see Sourced.at. `frame`: bytes."""
+    """`home`: the server that `cost` was measured on. `corner`: see Sourced.at. `frame`: bytes.
+    `remote`, `onward`: as of `hand_over`, of the lcores that packets come from and go to."""
     longer = max(0.0, frame - SHORTEST) / 1024
+    far = hand_over(home, server, cost.hand_over.at(corner), remote)
+    known = at(cost.rx_known, corner, cost.rx.at(corner))
+    known_far = cost.rx.at(corner) - known + far
+    if cost.known_over is not None:
+        known_far = hand_over(home, server, cost.known_over.at(corner), remote)
     return ScaledFunction(
         base=cost.base.at(corner) + longer * at(cost.base_kib, corner),
         wait=wait(server, cost, cpu, sets, corner),
         rx=cost.rx.at(corner),
-        rx_known=at(cost.rx_known, corner, cost.rx.at(corner)),
+        rx_known=known,
         tx=cost.tx.at(corner),
         loop=cost.loop.at(corner),
-        poll=cost.poll.at(corner),
-        far=hand_over(home, server, cost.hand_over.at(corner)),
+        # A packet that comes alone waits for its lines one after the other.
+        poll=hand_over(home, server, cost.poll.at(corner), remote),
+        poll_near=at(cost.poll_near, corner, cost.poll.at(corner)),
+        far=far,
+        known_far=known_far,
+        over=hand_over(home, server, at(cost.sent_over, corner), onward),
     )
 
 

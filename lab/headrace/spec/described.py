@@ -71,8 +71,10 @@ class DescribedFunction(Spec):
     longer than 64 B; each packet makes `accesses` to state of
     `bytes_per_entry` for each of `entries`, which wait for one another unless `overlapped`. `rx`,
     `tx`: taking packets from, and giving them to, the same lcore; `rx_known`: taking them where a
-    segment before has classified them; `hand_over`: what both sides together pay more where the
-    lcore is another one. `poll`: once for each poll that finds packets.
+    segment before has classified them; `hand_over`: what taking them pays more where they come from
+    another lcore, `known_over` where they are classified (None: all of `rx` is paid again), and
+    `sent_over` giving them to one (None: it is in `hand_over`). `poll`: once for each poll that
+    finds packets of another lcore, and `poll_near` of the same (None: as `poll`).
     """
 
     base: Sourced
@@ -80,8 +82,11 @@ class DescribedFunction(Spec):
     rx_known: Sourced | None = None
     tx: Sourced
     hand_over: Sourced
+    known_over: Sourced | None = None
+    sent_over: Sourced | None = None
     loop: Sourced
     poll: Sourced
+    poll_near: Sourced | None = None
     accesses: Sourced | None = None
     bytes_per_entry: Sourced | None = None
     overlapped: bool = True
@@ -91,15 +96,29 @@ class DescribedFunction(Spec):
 
 
 class TrafficCost(Spec):
-    """Cycles per packet of the tester's own lcores."""
+    """Cycles per packet of the tester's own lcores.
+
+    A packet whose whole way is on the source's lcore has its lines in that one's caches when it is
+    made again. One that was elsewhere has not: `source_back` more where it ends on the source's
+    lcore, `source_away` where it ends on another one, and `source_far_kib` for each KiB beyond
+    64 B. Where that lcore goes on with a packet of one line before its stores are through, that
+    takes `source_spill` longer. Frames of more than a line have their stamp in a line of its own,
+    which no function reads: where source and sink are apart each waits for it, `stamp_line`.
+    """
 
     source: Sourced  # with sending; flows in turn
     source_random: Sourced | None = None  # flows at random
     source_kib: Sourced | None = None  # more, for each KiB that a frame is longer than 64 B
+    source_back: Sourced | None = None
+    source_away: Sourced | None = None
+    source_spill: Sourced | None = None
+    source_far_kib: Sourced | None = None
+    stamp_line: Sourced | None = None
     steer: Sourced | None = None  # more, to choose among replicas
     sink: Sourced
     hand_over: Sourced
     idle: Sourced  # of a poll that finds nothing
+    poll: Sourced | None = None  # once for each poll that finds packets, of source and sink each
 
 
 class HostedCost(Spec):
@@ -156,6 +175,18 @@ class Power(Spec):
     busy_watts: Sourced
 
 
+class FairScheduler(Spec):
+    """Linux' fair scheduler (CFS, kernel/sched/fair.c): tasks that want one lcore have turns that
+    last `latency_us` in all, and none of them less than `least_us`. Both grow with the CPUs of a
+    server, by 1 + log2 of them, of eight at most."""
+
+    latency_us: Sourced
+    least_us: Sourced
+
+    def slice_us(self, tasks: int) -> float:
+        return max(self.least_us.value, self.latency_us.value / max(1, tasks))
+
+
 class MeasuredPauses(Spec):
     """How often an lcore stands still for other work; `us`: microseconds, each as likely."""
 
@@ -183,6 +214,7 @@ class DescribedServer(Spec):
     interconnect_gbs: Sourced | None = None  # GB/s between sockets, each way
     thread_speed: Sourced | None = None  # of each thread beside a busy one, of a core of its own
     ports: tuple[NicPort, ...] = ()
+    scheduler: FairScheduler | None = None  # None: slices as where costs were measured
     pauses: MeasuredPauses | None = None  # of each lcore; None: lcores of their own, and quiet
     price_usd: Sourced | None = None  # of the whole server
     power: Power | None = None

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from headrace.engine.place import Placement
 from headrace.ground.simulated.entries import entries
+from headrace.layout.latency import BURST, QueueStage, at_bursts, stages
 from headrace.layout.layout import Hop, Layout, NfCost, Problem, StageShare, Traffic, parts
 from headrace.model.scaled import (
     SHORTEST,
@@ -21,7 +22,7 @@ from headrace.model.scaled import (
 )
 from headrace.record.figures import L1_OVERHEAD_BYTES
 from headrace.spec.chain import Node
-from headrace.spec.described import DescribedFunction, DescribedServer
+from headrace.spec.described import DescribedFunction, DescribedServer, Sourced
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
 from headrace.spec.workload import Packets
@@ -71,6 +72,17 @@ class PricedLayout:
     def received_pps(self, sent: float) -> float:
         return min(sent, self.capacity()[0])
 
+    def way_at(self, load_pps: float) -> list[tuple[QueueStage, ...]]:
+        """What the lcores poll at this load, stage by stage."""
+        return stages(self.problem, self.layout, load_pps)
+
+    def each_at(self, load_pps: float) -> list[list[float]]:
+        """Cycles of a packet that each part of each stage gets. At low loads polls find few of
+        them, and what a poll costs once is theirs alone. 0: as fast as possible, in full bursts."""
+        if load_pps:
+            return at_bursts(self.way_at(load_pps))
+        return [[part.cycles * len(several) for part in several] for several in self.stages]
+
     def source_pps(self) -> float:
         """What the tester makes at most: by its ports, or by its lcore beside what else that does,
         which is no more than what the narrowest of the others lets through."""
@@ -103,22 +115,28 @@ def priced(
     used = sorted({cpu for s in placement.segments for cpu in s.cpus})
     slower = beside_busy(server, {*used, *(() if outside else (placement.generator,))}, corner)
 
-    fresh = set(placement.segments[0].nodes) if placement.segments else set()
+    places = _places(placement)
 
     def nfs(cpu: int) -> tuple[NfCost, ...]:
+        frame = experiment.frame.mean_bytes
         return tuple(
             _cost(
                 node,
-                scaled(home, server, cost, cpu, sets, corner, experiment.frame.mean_bytes),
+                scaled(
+                    home, server, cost, cpu, sets, corner, frame,
+                    _remote(server, cpu, places[node.name].before),
+                    _remote(server, cpu, places[node.name].behind),
+                ),
                 slower.get(cpu, 1.0),
-                node.name in fresh,
+                places[node.name],
+                cpu,
             )
             for node, cost in with_costs_of(experiment, home)
-        )
+        )  # fmt: skip
 
     problem = Problem(
         nfs(used[0]) if used else (),
-        traffic_costs(home, server, experiment, placement, corner)
+        traffic_costs(home, server, experiment, placement, layout.lcores, corner)
         if not outside
         else _from_outside(),
         tuple(used),
@@ -128,6 +146,39 @@ def priced(
     even = experiment.study.deployment.steer == "even"
     uneven = tuple(len(on) * busiest_share(experiment.flows, len(on), even) for on in layout.lcores)
     return PricedLayout(problem, layout, uneven, _caps(server, experiment, corner))
+
+
+@dataclass(frozen=True)
+class _FunctionPlace:
+    """Lcores that a function's segment gets packets from, is on, and gives them to. `fresh`: they
+    come unclassified."""
+
+    before: tuple[int, ...]
+    own: tuple[int, ...]
+    behind: tuple[int, ...]
+    fresh: bool
+
+    def near(self, cpu: int) -> float:
+        """The share of this lcore's packets that come from itself. A flow's hash takes it to the
+        same one of as many replicas."""
+        if self.before == self.own and len(self.own) > 1:
+            return 1.0
+        return 1 / len(self.before) if cpu in self.before else 0.0
+
+
+def _places(placement: Placement) -> dict[str, _FunctionPlace]:
+    ways = [(placement.generator,), *(s.cpus for s in placement.segments), (placement.sink,)]
+    return {
+        name: _FunctionPlace(ways[i], ways[i + 1], ways[i + 2], i == 0 and len(s.cpus) == 1)
+        for i, s in enumerate(placement.segments)
+        for name in s.nodes
+    }
+
+
+def _remote(server: DescribedServer, cpu: int, others: Sequence[int]) -> float:
+    """The share of those packets that other lcores hand to this one that is another socket's."""
+    far = [server.socket_of(one) != server.socket_of(cpu) for one in others if one != cpu]
+    return sum(far) / len(far) if far else 0.0
 
 
 def counted(home: DescribedServer, experiment: Experiment, doc: Document) -> dict[str, int]:
@@ -171,18 +222,25 @@ def beside_busy(server: DescribedServer, busy: set[int], corner: float) -> dict[
     return {cpu: longer for cpu in busy if cores.count(server.core_of(cpu)) > 1}
 
 
-def _cost(node: Node, one: ScaledFunction, longer: float, fresh: bool) -> NfCost:
-    """What a packet of another core costs more is the receiver's here. `fresh`: packets come to its
-    segment unclassified."""
-    near = one.rx if fresh else one.rx_known
+def _cost(
+    node: Node, one: ScaledFunction, longer: float, place: _FunctionPlace, cpu: int
+) -> NfCost:
+    """Replicas have parts of each burst: what a poll costs once is divided by fewer packets."""
+    near, far = (one.rx, one.far) if place.fresh else (one.rx_known, one.known_far)
     work = (one.base + one.wait) * longer
+    parts = (len(place.own) - 1) / BURST
+    same = place.near(cpu)
     return NfCost(
         name=node.name,
-        rx=Hop(near * longer, (one.rx + one.far) * longer),
+        rx=Hop(
+            near * longer,
+            (near + far) * longer,
+            ((near + parts * one.poll_near) * longer, (near + far + parts * one.poll) * longer),
+        ),
         work=Hop(work, work),
-        tx=Hop(one.tx * longer, one.tx * longer),
+        tx=Hop(one.tx * longer, (one.tx + one.over) * longer),
         loop=one.loop * longer,
-        poll=one.poll * longer,
+        poll=(same * one.poll_near + (1 - same) * one.poll) * longer,
     )
 
 
@@ -191,24 +249,66 @@ def traffic_costs(
     server: DescribedServer,
     experiment: Experiment,
     placement: Placement,
+    between: Sequence[tuple[int, ...]],
     corner: float,
 ) -> Traffic:
+    """`between`: the lcores of each segment that has the source's buffers, in a packet's order;
+    links to VNFs copy, and theirs are the host's alone."""
     costs = home.traffic
     assert costs is not None  # refuse.py
+    generator, measure = placement.generator, placement.sink
+    last = between[-1] if between else (generator,)
+    frame = experiment.frame.mean_bytes
+    longer = max(0.0, frame - SHORTEST) / 1024
+
+    def over(figure: Sourced | None, here: int, others: Sequence[int]) -> float:
+        return hand_over(home, server, at(figure, corner), _remote(server, here, others))
+
     workload = experiment.workload
     at_random = isinstance(workload, Packets) and workload.flows.order == "random"
     source = (costs.source_random or costs.source) if at_random else costs.source
-    longer = max(0.0, experiment.frame.mean_bytes - SHORTEST) / 1024
     each = source.at(corner) + longer * at(costs.source_kib, corner)
-    steered = each + at(costs.steer, corner)
-    sink, far = costs.sink.at(corner), hand_over(home, server, costs.hand_over.at(corner))
+    stamp = measure != generator and frame > SHORTEST
+    if measure != generator:
+        each += over(costs.source_away, generator, (measure,))
+        if between and generator in between[0] and frame <= SHORTEST:
+            each += over(costs.source_spill, generator, (measure,)) / len(between[0])
+        each += longer * over(costs.source_far_kib, generator, (measure,))
+    else:
+        left = _left(generator, between)
+        each += left * over(costs.source_back, generator, last)
+        each += left * longer * over(costs.source_far_kib, generator, last)
+    each += over(costs.stamp_line, generator, (measure,)) if stamp else 0.0
+    sink = costs.sink.at(corner)
+    sink += over(costs.stamp_line, measure, (generator,)) if stamp else 0.0
+    far = over(costs.hand_over, measure, last)
+    steer = at(costs.steer, corner)
+    steered = each + steer
     return Traffic(
         source=Hop(each, each, (steered, steered)),
         sink=Hop(sink, sink + far),
-        generator=placement.generator,
-        measure=placement.sink,
+        generator=generator,
+        measure=measure,
+        # The source classifies what it steers; behind a segment packets are classified.
+        steer=max(0.0, steer - _classifying(experiment, home, corner)),
         idle=costs.idle.at(corner),
+        poll=at(costs.poll, corner),
     )
+
+
+def _classifying(experiment: Experiment, home: DescribedServer, corner: float) -> float:
+    costs = [cost for _, cost in with_costs_of(experiment, home) if cost.rx_known is not None]
+    return max((c.rx.at(corner) - at(c.rx_known, corner) for c in costs), default=0.0)
+
+
+def _left(generator: int, between: Sequence[tuple[int, ...]]) -> float:
+    """The share of packets that are on another lcore than the source's meanwhile."""
+    stays = 1.0
+    for i, on in enumerate(between):
+        if i and on == between[i - 1]:
+            continue  # a flow's hash takes it to the same one of as many replicas
+        stays *= 1 / len(on) if generator in on else 0.0
+    return 1 - stays
 
 
 def _from_outside() -> Traffic:

@@ -69,10 +69,11 @@ class SimulatedGround:
         topology = Topology(self._threads, self.server.socket_of)
         placement = place(one, doc, list(self.server.cpus), topology)
         sockets = {self.server.socket_of(cpu) for cpu in placement.cpus}
-        if len(sockets) > 1:
+        if len(sockets) > 1 and self.server.remote_cycles is None:
             raise doc.error(
                 ("deployment", "lcores"),
-                f"cannot predict: lcores on sockets {sorted(sockets)}; covered: one socket's",
+                f"cannot predict: lcores on sockets {sorted(sockets)}; covered: one socket's, or a "
+                "server with `remote_cycles`",
             )
         return SimulatedPoint(_undisturbed(one), doc, self, placement)
 
@@ -156,6 +157,12 @@ class SimulatedPoint:
     def notes(self) -> tuple[str, ...]:
         return self.placement.notes
 
+    @property
+    def vnfs(self) -> frozenset[str]:
+        """Names of those in processes of their own."""
+        chains = () if self.bare is None else self.bare.chains
+        return frozenset(one.name for chain in chains for one in chain)
+
     @cached_property
     def segments(self) -> tuple[Segment, ...]:
         here = self.placement
@@ -180,8 +187,10 @@ class SimulatedPoint:
     def _counted(self) -> Mapping[str, int]:
         return counted(self.ground.home, self.experiment, self.doc)
 
-    def priced(self, corner: float = 0.0) -> PricedLayout:
-        home, server = self.ground.home, self.ground.server
+    def priced(self, corner: float = 0.0, ground: SimulatedGround | None = None) -> PricedLayout:
+        """`ground`: of the same server with other figures."""
+        ground = ground or self.ground
+        home, server = ground.home, ground.server
         if self.bare is not None:
             return priced_hosted(
                 home, server, self.experiment, self.bare, self.placement, self._counted, corner

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.ground.simulated.costs import OUTSIDE, PricedLayout
-from headrace.layout.layout import StageShare
 from headrace.record.counters import Counters, NfReading, ReplicaReading, WorkerReading
 from headrace.record.estimates import Predicted, Span
 from headrace.record.facts import Facts, Observation
@@ -120,7 +119,8 @@ def _counted(
     is carried, not what is offered, is worked on."""
     hz = priced.problem.tsc_hz
     ref = round(hz * load.seconds)
-    replicas = list(_replicas(priced, segments, experiment, sent, received))
+    carried = received / load.seconds if load.wanted_pps else 0.0
+    replicas = list(_replicas(priced, segments, experiment, sent, received, carried))
     busy: dict[int, int] = {}
     for one in replicas:
         busy[one.cpu] = busy.get(one.cpu, 0) + one.ops_cycles
@@ -150,11 +150,13 @@ def _replicas(
     experiment: Experiment,
     sent: int,
     received: int,
+    load_pps: float,
 ) -> list[ReplicaReading]:
     kinds = {node.name: node.nf for node in experiment.nodes} | {"nic": "veb"}
     named = {one.name: one for one in segments}
     readings: dict[tuple[str, int], ReplicaReading] = {}
     owners = priced.owners or tuple((one.name,) * len(one.cpus) for one in segments)
+    each = priced.each_at(load_pps)
     for i, stage in enumerate(priced.stages):
         first, last = i == 0, i == len(priced.stages) - 1
         ends = segments[0 if first else -1].name
@@ -163,7 +165,7 @@ def _replicas(
             if part.cpu == OUTSIDE or not name:
                 continue
             packets = round((sent if first else received) / len(stage))
-            one = _replica(priced, named[name], kinds, part, index, packets, len(stage))
+            one = _replica(priced, named[name], kinds, part.cpu, index, packets, each[i][index])
             if priced.owners:
                 one = one.model_copy(update={"index": 0})
             before = readings.get((name, one.index))
@@ -190,14 +192,14 @@ def _replica(
     priced: PricedLayout,
     segment: Segment,
     kinds: dict[str, str],
-    part: StageShare,
+    cpu: int,
     index: int,
     packets: int,
-    among: int,
+    each: float,
 ) -> ReplicaReading:
-    """What is neither the functions' nor what handing over costs is the loop's."""
-    each = part.cycles * among  # of a packet that it gets
-    costs = {nf.name: nf for nf in priced.problem.on(part.cpu)}
+    """`each`: cycles of a packet that it gets. What is neither the functions' nor what handing over
+    costs is the loop's."""
+    costs = {nf.name: nf for nf in priced.problem.on(cpu)}
     nfs = {
         name: NfReading(
             type=kinds[name], packets_in=packets, out={"out": packets}, batches=packets // 32,
@@ -212,7 +214,7 @@ def _replica(
     return ReplicaReading(
         segment=segment.name,
         index=index,
-        cpu=part.cpu,
+        cpu=cpu,
         packets_in=packets,
         packets_out=packets,
         polls=packets // 32 + 1,

@@ -43,9 +43,9 @@ from headrace.ground.simulated.hosted_way import (
     way_of,
 )
 from headrace.layout.events import NEVER, PolledLcores, Queue
-from headrace.layout.latency import QueueStage, straight
+from headrace.layout.latency import BURST, QueueStage, at_bursts, straight
 from headrace.layout.layout import Hop, Layout, NfCost, Problem, Traffic
-from headrace.model.scaled import WorkingSet, at, scaled
+from headrace.model.scaled import WorkingSet, at, hand_over, scaled
 from headrace.spec.described import DescribedServer, HostedCost
 from headrace.spec.study import Experiment
 
@@ -126,9 +126,7 @@ class HostedLayout(PricedLayout):
         rate, load = each / hz, min(1.0, self.busiest()[cpu] * each * self._chains / hz)
         most = tasks * (self.slice + self.doze)
         again, own = most, self.slice
-        patience = PATIENCE[self.wait] * vnf_idle(self.cost, self.wait)
-        # Packets that come at random leave it alone for so long once in this time.
-        stays = math.expm1(rate * patience) / rate if 0 < rate * patience < _LONGEST else NEVER
+        stays = self._stays(rate)
         if stays < self.slice and load < 1:
             again = min(most, tasks * (stays + self.doze) / (1 - load))
             own = again * load / tasks
@@ -138,6 +136,39 @@ class HostedLayout(PricedLayout):
     @property
     def _chains(self) -> int:
         return max(len(one.cpus) for one in self.way if one.vnf)
+
+    def way_at(self, load_pps: float) -> list[tuple[QueueStage, ...]]:
+        """Without VNFs that stand by. One that shares its lcore has its own turns there."""
+        queues, _ = self.queues(load_pps)
+        return [
+            tuple(
+                replace(one.stage, cpu=-100 - one.task)
+                if one.task and one.stage.cpu in self.vnf_cpus
+                else one.stage
+                for one in here[: len(several)]
+            )
+            for several, here in zip(self.stages, queues, strict=True)
+        ]
+
+    def each_at(self, load_pps: float) -> list[list[float]]:
+        if not load_pps:
+            return super().each_at(load_pps)
+        return at_bursts(self.way_at(load_pps), dict(self._gathered(load_pps)))
+
+    def _gathered(self, load_pps: float) -> Iterator[tuple[int, float]]:
+        """One of k processes that take turns by slices finds all but a k-th of its packets in full
+        bursts, as they came while others ran; the others one by one."""
+        for number, one in enumerate(self.way, 1):
+            k = max(self.awake[cpu] for cpu in one.cpus)
+            each = load_pps / len(one.cpus) / self.problem.tsc_hz
+            if one.vnf and k > 1 and self._stays(each) >= self.slice:
+                yield number, 1 / ((1 - 1 / k) / BURST + 1 / k)
+
+    def _stays(self, rate: float) -> float:
+        """Cycles until packets at random, so many for each, first leave a VNF alone for so long
+        that it sleeps."""
+        patience = PATIENCE[self.wait] * vnf_idle(self.cost, self.wait)
+        return math.expm1(rate * patience) / rate if 0 < rate * patience < _LONGEST else NEVER
 
     def queues(self, load_pps: float) -> tuple[list[list[Queue]], PolledLcores]:
         """For the events; processes that stand by and poll are behind the others."""
@@ -189,8 +220,7 @@ def priced_hosted(
     corner: float = 0.0,
 ) -> HostedLayout:
     """As `priced`; `bare` says where the VNFs are."""
-    cost = home.hosting
-    assert cost is not None  # refuse.py
+    cost = _polls_of(home, server)
     carrying = bare.chains[: experiment.hosting.carrying]
     vnfs = [one for chain in carrying for one in chain]
     standing = tuple(v.lcores[0] for chain in bare.chains[len(carrying) :] for v in chain)
@@ -221,7 +251,8 @@ def priced_hosted(
         return tuple(costs.function(name, stage) for stage in way for name in stage.nfs)
 
     cpus = sorted({cpu for one in way for cpu in one.cpus})
-    links, traffic = ends(mean(remote)), traffic_costs(home, server, experiment, placement, corner)
+    links = ends(mean(remote))
+    traffic = traffic_costs(home, server, experiment, placement, [(nic_cpu,)], corner)
     into_first = placement.generator == nic_cpu and not sriov
     give = links.give * slower.get(nic_cpu, 1) if into_first else 0.0
     layout = Layout(tuple(len(one.nfs) for one in way), tuple(one.cpus for one in way))
@@ -233,11 +264,37 @@ def priced_hosted(
         problem, layout, (1.0,) * len(way),
         way=way, cost=cost, wait=experiment.hosting.wait, slots=experiment.hosting.slots,
         standing=standing, vnf_cpus=frozenset(awake), doze=cost.change_us.at(corner) * 1e-6 * hz,
-        slice=cost.slice_us.value * 1e-6 * hz, give=give,
+        slice=_slice_us(server, cost, vnfs, standing, experiment) * 1e-6 * hz, give=give,
         names={cpu: name for name, cpu in DEVICES.items()}
         | {CAP - i: f"rate cap of {one.name}" for i, one in enumerate(vnfs)},
         owners=((), *(one.owners for one in way), ()),
     )  # fmt: skip
+
+
+def _slice_us(
+    server: DescribedServer,
+    cost: HostedCost,
+    vnfs: Sequence[Vnf],
+    standing: Sequence[int],
+    experiment: Experiment,
+) -> float:
+    """By how many processes want the lcore that most of them want."""
+    if server.scheduler is None:
+        return cost.slice_us.value
+    polling = standing if experiment.hosting.wait == "poll" else ()
+    tasks = Counter([*(one.lcores[0] for one in vnfs), *polling])
+    return server.scheduler.slice_us(max(tasks.values()))
+
+
+def _polls_of(home: DescribedServer, server: DescribedServer) -> HostedCost:
+    """A packet that comes alone waits for its lines one after the other."""
+    cost = home.hosting
+    assert cost is not None  # refuse.py
+    polls = {
+        name: figure.model_copy(update={"value": hand_over(home, server, figure.value)})
+        for name, figure in (("poll", cost.poll), ("vnf_poll", cost.vnf_poll))
+    }
+    return cost.model_copy(update=polls)
 
 
 def _switch_gbps(experiment: Experiment, server: DescribedServer) -> float | None:

@@ -157,6 +157,27 @@ def test_limits_are_charged_as_the_table_of_hops_says(
     assert followed.lost == pytest.approx(20_000 / 3 - held, abs=300)
 
 
+def test_slices_are_shorter_the_more_processes_want_the_lcore(tmp_path: Path) -> None:
+    """600 us for all of them, and 150 us at the least, at 1 GHz."""
+    text = SERVER + "scheduler: {latency_us: [600, x], least_us: [150, x]}\n"
+    slices = [
+        hosted(tmp_path, f"chains: {n}, wait: poll", "[1]", text=text).slice for n in (2, 3, 8)
+    ]
+    assert slices == pytest.approx([300e3, 200e3, 150e3])
+    assert hosted(tmp_path, "chains: 8, wait: poll", "[1]").slice == pytest.approx(100e3)
+
+
+def test_who_comes_round_again_finds_bursts(tmp_path: Path) -> None:
+    """Four that poll: three quarters of a VNF's packets are in bursts of 32, and a quarter alone;
+    the poll's 640 cycles are for 1 / (3/4 / 32 + 1/4) packets. One by itself finds them alone."""
+    text = SERVER.replace("vnf_poll: [0, x]", "vnf_poll: [640, x]")
+    many = hosted(tmp_path, "chains: 4, wait: poll", "[1]", text=text).each_at(4e3)[2]
+    assert many == pytest.approx([VNF + 640 * (3 / 4 / 32 + 1 / 4)] * 4)
+    assert hosted(tmp_path, "chains: 1, wait: poll", "[1]", text=text).each_at(1e3)[2] == [
+        pytest.approx(VNF + 640)
+    ]
+
+
 def test_processes_that_poll_share_an_lcore_by_slices(tmp_path: Path) -> None:
     """Two have half of it each; what stands by and polls has its slices, too, asleep it has none.
     A link of 64 is full before its process has the lcore again: (64 + 100 us x rate) / 200 us."""

@@ -102,6 +102,78 @@ def test_a_longer_frame_costs_the_source_more(tmp_path: Path) -> None:
     assert layout.source_pps() == pytest.approx(1e9 / (30 + 224))
 
 
+AWAY = """source_back: [7, x], source_away: [50, x], source_spill: [9, x], source_far_kib: [100, x],
+  stamp_line: [11, x]"""
+
+
+@pytest.mark.parametrize(
+    ("traffic", "chain", "frame", "source", "sink"),
+    [
+        ([0], "[0]", 64, 30, 20),  # its lines never leave the lcore
+        ([0], "[1]", 64, 30 + 7, 20 + 10),  # they come back
+        ([0, 7], "[1]", 64, 30 + 50, 20 + 10),
+        ([0, 7], "[0]", 64, 30 + 50 + 9, 20 + 10),  # this lcore goes on with them at once
+        ([0, 7], "[7]", 576, 30 + 50 + 50 + 11, 20 + 11),  # the stamp is in a line of its own
+        ([0], "[1]", 576, 30 + 7 + 50, 20 + 10),
+    ],
+)
+def test_who_makes_packets_waits_for_lines_that_were_elsewhere(
+    tmp_path: Path, traffic: list[int], chain: str, frame: int, source: float, sink: float
+) -> None:
+    text = SERVER.replace("source: [30, x]", f"source: [30, x], {AWAY}")
+    study = STUDY.replace("traffic: [0, 7]", f"traffic: {traffic}, shared: true")
+    study = study.replace("{{flows", f"{{{{frame: {frame}, flows")
+    doc = document.parse(study.format(execution="rtc", chain=chain), Path("two.yaml"))
+    described, [one] = server(tmp_path, text), expand(doc)
+    placement = place(one, doc, list(described.cpus), Topology(lambda cpu: [cpu], lambda cpu: 0))
+    layout = priced(described, described, one, placement, counted(described, one, doc))
+    [first], [last] = layout.stages[0], layout.stages[-1]
+    assert (first.cycles, last.cycles) == pytest.approx((source, sink))
+
+
+def test_a_segment_that_gets_classified_packets_of_another_lcore(tmp_path: Path) -> None:
+    """Without a figure of its own it pays what taking unclassified ones costs."""
+    known = SERVER.replace("rx: [20, x]", "rx: [20, x], rx_known: [4, x], sent_over: [6, x]")
+    with_own = known.replace("sent_over", "known_over: [8, x], sent_over")
+    for text, taken in ((known, 20 + 15), (with_own, 4 + 8)):
+        layout, _ = of(server(tmp_path, text), "pipeline", "[1, 2]")
+        first, second = layout.stages[1][0].cycles, layout.stages[2][0].cycles
+        assert first == pytest.approx(20 + 15 + 5 + 50 + 10 + 6)
+        assert second == pytest.approx(taken + 5 + 50 + 10 + 6)
+
+
+def test_replicas_share_bursts_and_not_what_a_poll_costs(tmp_path: Path) -> None:
+    """64 cycles of a poll are 2 of a packet in a full burst, and 2 more in half of one."""
+    layout, _ = of(server(tmp_path, SERVER.replace("poll: [0, x]", "poll: [64, x]")), "rtc")
+    [first, second] = layout.stages[1]
+    assert first.cycles == second.cycles == pytest.approx((150 + 2) / 2)
+
+
+def test_a_packet_that_is_alone_in_its_burst_pays_for_the_poll(tmp_path: Path) -> None:
+    """0.1 Mpps is one packet in 10,000 cycles: each poll finds one. It costs 640 once, and the
+    second function half of that, of which a full burst's packets have a 32nd each."""
+    described = server(tmp_path, SERVER.replace("poll: [0, x]", "poll: [640, x]"))
+    layout, _ = of(described, "rtc", "[1]")
+    assert layout.each_at(0)[1] == pytest.approx([150])
+    assert layout.each_at(1e5)[1] == pytest.approx([150 + 960 - 960 / 32])
+
+
+def test_lines_of_another_socket_take_longer(tmp_path: Path) -> None:
+    """Lcores 8 to 15 are the second socket's: 120 cycles for a line instead of 60."""
+    two = SERVER.replace("cores_per_socket: 8", "cores_per_socket: 8\nsockets: 2")
+    text = two + "transfer_cycles: [60, x]\nremote_cycles: [120, x]\n"
+    described = server(tmp_path, text)
+    near, _ = of(described, "rtc", "[1]")
+    far, _ = of(described, "rtc", "[8]")
+    assert far.stages[1][0].cycles - near.stages[1][0].cycles == pytest.approx(15)
+    assert far.stages[2][0].cycles - near.stages[2][0].cycles == pytest.approx(10)
+    alone = STUDY.replace("[acl, lb]", "[acl]").format(execution="rtc", chain="[8]")
+    doc = document.parse(alone, Path("two.yaml"))
+    ground = SimulatedGround(server(tmp_path, two), server(tmp_path, two), "events")
+    with pytest.raises(BadInput, match="lcores on sockets"):
+        ground.check(doc)
+
+
 def test_a_thread_beside_a_busy_one_is_slower(tmp_path: Path) -> None:
     """Threads 1 and 9 are of one core, which gives each 0.6 of what it has for one."""
     two = SERVER.replace("cores_per_socket: 8", "cores_per_socket: 8\nthreads_per_core: 2")
