@@ -111,15 +111,18 @@ class HostedLayout(PricedLayout):
         # What its own lcore has for those that come back is the source's (source_pps).
         apart = {cpu: c for cpu, c in cycles.items() if cpu != self.stages[0][0].cpu}
         rate = min([sent, *(hz / c for cpu, c in apart.items() if cpu not in self.vnf_cpus)])
+        before: tuple[int, ...] = ()
         for several, one in zip(self.stages[1:-1], self.way, strict=True):
             if one.vnf:
-                each = rate / len(several)
-                rate = sum(self._carried(each, part.cycles * len(several), part.cpu)
+                each, n = rate / len(several), len(several)
+                rate = sum(self._carried(each, part.cycles * n, part.cpu, part.cpu in before)
                            for part in several)  # fmt: skip
+                before = one.cpus
         return rate
 
-    def _carried(self, each: float, cycles: float, cpu: int) -> float:
-        """What a VNF carries of so many packets/s that it is sent. See the module's head."""
+    def _carried(self, each: float, cycles: float, cpu: int, behind: bool) -> float:
+        """What a VNF carries of so many packets/s that it is sent. See the module's head. `behind`:
+        another VNF on this lcore sends them, so that none come while this one runs."""
         hz, tasks = self.problem.tsc_hz, self.awake[cpu]
         if tasks == 1:
             return min(each, hz / cycles)
@@ -130,7 +133,7 @@ class HostedLayout(PricedLayout):
         if stays < self.slice and load < 1:
             again = min(most, tasks * (stays + self.doze) / (1 - load))
             own = again * load / tasks
-        held = (self.slots + rate * own) / again
+        held = (self.slots + (0.0 if behind else rate * own)) / again
         return hz * min(rate, held, max(own, again * load / tasks) / again / cycles)
 
     @property

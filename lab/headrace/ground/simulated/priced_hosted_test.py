@@ -167,6 +167,21 @@ def test_slices_are_shorter_the_more_processes_want_the_lcore(tmp_path: Path) ->
     assert hosted(tmp_path, "chains: 8, wait: poll", "[1]").slice == pytest.approx(100e3)
 
 
+def test_nothing_comes_to_a_vnf_while_it_has_the_lcore_of_who_sends(tmp_path: Path) -> None:
+    """Two by turns of 100 us each: the first one holds 64 packets and takes 100 more as they come;
+    the second has 64 in every 200 us."""
+    one = hosted(tmp_path, "chains: 1, slots: 64, wait: poll")
+    assert one.received_pps(1e6) == pytest.approx(1e6)
+    both = hosted(
+        tmp_path, "chains: 1, slots: 64, wait: poll", "[1]", "  execution: pipeline\n"
+    )  # fmt: skip
+    assert both.received_pps(1e6) == pytest.approx(64 / 200e-6)
+    apart = hosted(
+        tmp_path, "chains: 1, slots: 64, wait: poll", "[1, 2]", "  execution: pipeline\n"
+    )  # fmt: skip
+    assert apart.received_pps(1e6) == pytest.approx(1e6)
+
+
 def test_who_comes_round_again_finds_bursts(tmp_path: Path) -> None:
     """Four that poll: three quarters of a VNF's packets are in bursts of 32, and a quarter alone;
     the poll's 640 cycles are for 1 / (3/4 / 32 + 1/4) packets. One by itself finds them alone."""
