@@ -58,7 +58,7 @@ _LOOPBACK = 1  # its index in every namespace
 
 
 class RunningGraph(ApplianceGraph):
-    """A chain that runs. Used as a context: leaving it removes all that was made."""
+    """A chain of containers on this machine."""
 
     def __init__(
         self,
@@ -88,18 +88,6 @@ class RunningGraph(ApplianceGraph):
         self.forwarding: dict[str, Forwarding] = {}  # of nodes whose share of the kernel is held
         self._shifter = Shifter(())
         self._users = False  # containers have user namespaces of their own
-
-    def __enter__(self) -> RunningGraph:
-        try:
-            self._make()
-        except BaseException:
-            self._undo()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with self.watch.phase("removing"):
-            self._undo()
 
     def _undo(self) -> None:
         self._shifter.stop()

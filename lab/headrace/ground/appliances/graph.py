@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from headrace.collect.base import Targets
 from headrace.collect.cores import Spent
@@ -19,6 +20,7 @@ from headrace.ground.appliances.layout import PORT, ContainerLayout, ContainerNo
 from headrace.ground.catalogue import VnfDefinition
 from headrace.host.plumbing import InterfaceCount
 from headrace.host.state import RunState
+from headrace.host.stopwatch import Stopwatch
 from headrace.host.tool import last_words
 from headrace.spec.appliance import Allocation
 
@@ -66,12 +68,31 @@ class ChargeReading:
 
 
 class ApplianceGraph(ABC):
-    """`tester_lcore`: of headrace's own source and sink, where it has them."""
+    """Used as a context: leaving it removes all that was made."""
 
+    watch: Stopwatch
     layout: ContainerLayout
     supplies: Mapping[str, Supply]
     state: RunState
     cpus: int  # of all machines that it runs on
+
+    def __enter__(self) -> Self:
+        try:
+            self._make()
+        except BaseException:
+            self._undo()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self.watch.phase("removing"):
+            self._undo()
+
+    @abstractmethod
+    def _make(self) -> None: ...
+
+    @abstractmethod
+    def _undo(self) -> None: ...
 
     @abstractmethod
     def inside(

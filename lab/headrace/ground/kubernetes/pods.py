@@ -65,20 +65,8 @@ class PodGraph(ApplianceGraph):
         self.nodes: dict[str, str] = {}  # pod: its node
         self.cpus = 0
 
-    def __enter__(self) -> PodGraph:
-        try:
-            self._make()
-        except BaseException:
-            self._undo()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._undo()
-
     def _undo(self) -> None:
-        with self.watch.phase("removing"):
-            self.ledger.undo()
+        self.ledger.undo()
 
     def _make(self) -> None:
         with self.watch.phase("making objects"):
