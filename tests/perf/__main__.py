@@ -17,6 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from perf import busy, engine, hostile, neighbour, nfs, start, testpmd, traffic, watched
+from perf.nfs import Cycles
 from perf.stats import Sample, interleave, ratio
 from support.engine import free_cpus
 
@@ -215,21 +216,38 @@ class Bench:
 
     def nfs(self) -> None:
         """Each function alone, then a multi-feature VNF of four, by the number of flows: all known
-        to the functions' tables, by their counters."""
+        to the functions' tables, by their counters. Alone each reads the headers; the four read
+        them once."""
         for flows in nfs.FLOWS:
-            measures: dict[str, Callable[[], float]] = {
-                f.type: partial(nfs.cycles, BENCH_NF, (f,), flows) for f in nfs.ALONE
-            }
-            measures["stack"] = partial(nfs.cycles, BENCH_NF, nfs.STACK, flows)
-            samples = interleave(self.runs, measures)
-            for f in nfs.ALONE:
-                goal = f.goal if flows == nfs.FLOWS[0] else None
-                self.row(f"{f.type}, {flows} flows", samples[f.type], "cycles", goal)
-            parts = [samples[f.type].values for f in nfs.STACK]
+            stacks = {f.type: (f,) for f in nfs.ALONE} | {"stack": nfs.STACK}
+            taken: dict[str, list[Cycles]] = {name: [] for name in stacks}
+            for _ in range(self.runs):
+                for name, functions in stacks.items():
+                    taken[name].append(nfs.cycles(BENCH_NF, functions, flows))
+            what = f"{flows} flows, all known"
+            self._nfs_rows(taken, what, flows == nfs.FLOWS[0])
+
+    def _nfs_rows(self, taken: dict[str, list[Cycles]], what: str, goals: bool) -> None:
+        def sample(name: str, value: Callable[[Cycles], float]) -> Sample:
+            return Sample(tuple(value(one) for one in taken[name]))
+
+        headers = [one.headers for each in taken.values() for one in each]
+        self.row(f"reading headers, {what}", Sample(tuple(headers)), "cycles")
+        for f in nfs.ALONE:
+            own = sample(f.type, lambda one: one.functions)
+            self.row(f"{f.type}, {what}", own, "cycles", f.goal if goals else None)
+            whole = sample(f.type, lambda one: one.functions + one.headers)
+            self.row(f"{f.type} and its headers, {what}", whole, "cycles")
+        name = "+".join(f.type for f in nfs.STACK)
+        for label, value in (
+            (name, lambda one: one.functions),
+            (f"{name} and headers", lambda one: one.functions + one.headers),
+        ):  # fmt: skip
+            parts = [sample(f.type, value).values for f in nfs.STACK]
             total = Sample(tuple(sum(values) for values in zip(*parts, strict=True)))
-            name = "+".join(f.type for f in nfs.STACK)
-            self.row(f"{name}, {flows} flows", samples["stack"], "cycles")
-            self.row(f"{name} / its parts, {flows} flows", ratio(samples["stack"], total), "x", 1.0)
+            stack = sample("stack", value)
+            self.row(f"{label}, {what}", stack, "cycles")
+            self.row(f"{label} / its parts, {what}", ratio(stack, total), "x", 1.0)
 
     def watched(self) -> None:
         """ACL -> L2FWD at the highest rate, with a reader of the live page and without."""

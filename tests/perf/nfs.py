@@ -79,8 +79,16 @@ class BenchError(Exception):
     """headrace-bench-nf refused, or a function did not pass what it was given."""
 
 
-def cycles(binary: Path, functions: tuple[Function, ...], flows: int) -> float:
-    """Cycles per packet of the functions in turn, all flows known to them; the median of rounds."""
+@dataclass(frozen=True)
+class Cycles:
+    """TSC cycles per packet: of reading its headers, once, and of the functions."""
+
+    headers: float
+    functions: float
+
+
+def cycles(binary: Path, functions: tuple[Function, ...], flows: int) -> Cycles:
+    """The functions in turn, all flows known to them; medians of rounds."""
     arguments = [str(binary), "--flows", str(flows), "--memory-mb", "512"]
     for function in functions:
         arguments += ["--nf", function.type, "--params", json.dumps(function.params(flows))]
@@ -97,4 +105,4 @@ def cycles(binary: Path, functions: tuple[Function, ...], flows: int) -> float:
             raise BenchError(
                 f"{stage['nf']} at {flows} flows: {new} packets of flows it did not know"
             )
-    return float(result["cycles_per_packet"]["median"])
+    return Cycles(float(result["headers"]), float(result["cycles_per_packet"]["median"]))
