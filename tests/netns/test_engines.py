@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.ground.engines.translation import BALANCED, CHOSEN
+from headrace.host.programs import BUILT
 from headrace.record.bundle import Bundle
 from headrace.record.equivalence import equivalences
 from support.lab import COMMAND, environment, runtime_dir, state_left
@@ -21,6 +23,10 @@ pytestmark = [
     pytest.mark.needs_root,
     pytest.mark.skipif(shutil.which("nft") is None, reason="nftables is not installed"),
 ]
+
+needs_xdp = pytest.mark.skipif(
+    not (BUILT / "trace" / "headrace-xdp").exists(), reason="no headrace-xdp: `make setup`"
+)
 
 SPEC = """
 name: engines
@@ -33,7 +39,7 @@ testbed:
     out: {{device: "{kind}:hrout"}}
   tester: [left, right]
   chain: [in, out]
-deployment: {{engine: [headrace, nftables], hugepages: false, memory_mb: 256}}
+deployment: {{engine: [headrace, {engines}], hugepages: false, memory_mb: 256}}
 workload: {{direction: {direction}, headers: {{dst_port: 53}}}}
 warmup: 0
 measure: {{loads: [2k], trial: 0.3, losses: unintended}}
@@ -53,8 +59,15 @@ ROUTER = f"""
 """
 
 
-def spec_of(chain: str, kind: str, direction: str) -> str:
-    return SPEC.format(chain=chain, kind=kind, direction=direction)
+def spec_of(chain: str, kind: str, direction: str, engines: str = "nftables, xdp") -> str:
+    return SPEC.format(chain=chain, kind=kind, direction=direction, engines=engines)
+
+
+def fields(lan: Lan, namespace: str) -> dict[str, str]:
+    """What steers and polls its interfaces."""
+    files = "/sys/class/net/hr*/threaded /sys/class/net/hr*/queues/rx-0/rps_cpus"
+    lines = lan.inside(namespace, "sh", "-c", f"grep -H . {files}").splitlines()
+    return dict(line.split(":", 1) for line in lines)
 
 
 def interfaces(lan: Lan, namespace: str) -> dict[str, tuple[str, str]]:
@@ -69,7 +82,7 @@ def run(
     namespace = lan.namespace("e")
     for one, other in (("hrleft", "hrin"), ("hrright", "hrout")):
         lan.veth((namespace, one), (namespace, other))
-    before = interfaces(lan, namespace)
+    before = interfaces(lan, namespace), fields(lan, namespace)
     (folder / "spec.yaml").write_text(spec)
     done = subprocess.run(
         ["ip", "netns", "exec", namespace, *command, "run", "spec.yaml", "--out", "b"],
@@ -77,7 +90,7 @@ def run(
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert state_left(folder) == []
-    assert interfaces(lan, namespace) == before
+    assert (interfaces(lan, namespace), fields(lan, namespace)) == before
 
 
 L2FWD = """
@@ -95,7 +108,7 @@ def test_testpmd(lan: Lan, engine_binary: Path, tmp_path: Path) -> None:
         "left": f"memif:{folder}/l", "in": f"memif:{folder}/l",
         "right": f"vhost:{folder}/r", "out": f"virtio_user:{folder}/r",
     }  # fmt: skip
-    spec = spec_of(L2FWD, "af_packet", "both").replace("nftables", "testpmd")
+    spec = spec_of(L2FWD, "af_packet", "both", "testpmd")
     for name, device in devices.items():
         spec = spec.replace(f"af_packet:hr{name}", device)
     run(lan, tmp_path, engine_binary, spec)
@@ -120,48 +133,87 @@ DENIED = """
 """
 
 
+@needs_xdp
 @pytest.mark.parametrize(
     ("kind", "chain", "direction"),
     [("af_packet", DENIED, "both"), ("af_xdp", ROUTER, "forward")],
 )
-def test_nftables(
+def test_the_kernel(
     lan: Lan, engine_binary: Path, tmp_path: Path, kind: str, chain: str, direction: str
 ) -> None:
-    """The same packets out; nft counted as many in as the tester sent, and dropped as many by
-    policy as headrace did."""
+    """Its rules and its XDP programs, these by drivers and in generic mode: the same packets out;
+    as many counted in as the tester sent, and as many dropped by policy as headrace dropped."""
     run(lan, tmp_path, engine_binary, spec_of(chain, kind, direction))
-    [verdict] = equivalences(tmp_path / "b")
-    assert (verdict.verdict, verdict.engine) == ("the same", "nftables")
-    assert 0 < verdict.came == verdict.came_engine <= verdict.own + verdict.probes
+    verdicts = equivalences(tmp_path / "b")
+    assert [(one.verdict, one.engine) for one in verdicts] == [
+        ("the same", "nftables"), ("the same", "xdp"),
+    ]  # fmt: skip
+    assert {one.came_engine for one in verdicts} == {verdicts[0].came}
+    assert 0 < verdicts[0].came <= verdicts[0].own + verdicts[0].probes
     trials = [one for one in Bundle(tmp_path / "b").trials() if one.direction == "forward"]
     assert [(one.execution, one.sent, one.lost) for one in trials] == [
-        ("rtc", 600, 0), ("nftables", 600, 0),
+        ("rtc", 600, 0), ("nftables", 600, 0), ("xdp", 600, 0),
     ]  # fmt: skip
-    assert trials[1].counters is not None
-    assert trials[1].counters.dut["forward/in"] == 600
-    denied = [one.policy_dropped for one in trials]
-    assert denied[0] == denied[1]
-    assert (0 < denied[0] < 600) == (chain == DENIED)
+    for one in trials[1:]:
+        assert one.counters is not None
+        assert one.counters.dut["forward/in"] == 600
+        assert one.policy_dropped == trials[0].policy_dropped
+    assert (0 < trials[0].policy_dropped < 600) == (chain == DENIED)
+
+
+TRANSLATED = """
+  - nat:
+      pool: [203.0.113.1, 203.0.113.2]
+      inside: [198.18.0.0/16, 10.0.0.0/8]
+      static: [{protocol: udp, inside: 198.18.0.7, inside_port: 53,
+                outside: 203.0.113.1, outside_port: 53}]
+  - lb:
+      vips:
+        - {address: 192.0.2.80, port: 80, backends: [{address: 10.1.0.1, port: 8080, count: 5},
+                                                     {address: 10.1.1.1, weight: 2}]}
+  - l2fwd
+"""
+
+
+@needs_xdp
+def test_translation(lan: Lan, engine_binary: Path, tmp_path: Path) -> None:
+    """Chosen ports and backends may differ, and nothing else; answers to each engine's own come
+    back the same."""
+    run(lan, tmp_path, engine_binary, spec_of(TRANSLATED, "af_packet", "both", "xdp"))
+    [verdict] = equivalences(tmp_path / "b")
+    assert verdict.verdict == "the same", verdict
+    assert verdict.came == verdict.came_engine > verdict.own
+    assert verdict.answers > 20
+    assert all(text in verdict.declared[0] for text in (CHOSEN, BALANCED))
+    trials = [one for one in Bundle(tmp_path / "b").trials() if one.direction == "both"]
+    assert [(one.sent, one.lost) for one in trials] == [(1200, 0), (1200, 0)]
+    counters = trials[1].counters
+    assert counters is not None
+    assert counters.dut["forward/in"] == counters.dut["reverse/in"] == 600
+    assert counters.dut["forward/nat/new-sessions"] > 0
 
 
 FAULT = """
 import sys
-from headrace.ground.engines import nft_text
+from headrace.ground.engines import nft_text, xdp
 whole = nft_text.acl_rules
-nft_text.acl_rules = lambda params, doc: whole(params, doc)[:-1]
+nft_text.acl_rules = xdp.acl_rules = lambda params, doc: whole(params, doc)[:-1]
 from headrace.__main__ import main
 main()
 """
 
 
+@needs_xdp
 def test_a_rule_that_is_missing_is_found(lan: Lan, engine_binary: Path, tmp_path: Path) -> None:
-    """And the engine that has it not has no figures, but a diff."""
+    """And an engine that has it not has no figures, but a diff."""
     command = (sys.executable, "-c", FAULT)
     run(lan, tmp_path, engine_binary, spec_of(ROUTER, "af_packet", "forward"), command)
-    [verdict] = equivalences(tmp_path / "b")
-    assert (verdict.surplus, verdict.missing > 0) == (0, True)
-    assert " > 10." in verdict.first_missing[0].words
+    verdicts = equivalences(tmp_path / "b")
+    assert [(one.engine, one.surplus, one.missing > 0) for one in verdicts] == [
+        ("nftables", 0, True), ("xdp", 0, True),
+    ]  # fmt: skip
     assert {one.execution for one in Bundle(tmp_path / "b").trials()} == {"rtc"}
-    assert verdict.first_missing[0].words in (tmp_path / "b/report.html").read_text().replace(
-        "&gt;", ">"
-    )
+    page = (tmp_path / "b/report.html").read_text().replace("&gt;", ">")
+    for one in verdicts:
+        assert " > 10." in one.first_missing[0].words
+        assert one.first_missing[0].words in page

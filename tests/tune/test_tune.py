@@ -21,13 +21,13 @@ from headrace.errors import HeadraceError
 from headrace.ground.contract import Offer
 from headrace.host import settings
 from headrace.host.ledger import Ledger
-from headrace.host.settings import Setting
+from headrace.host.settings import Setting, cpu_mask
 from headrace.record.bundle import Bundle
 from headrace.record.figures import ApplicationFigures
 from headrace.record.rows import Result
 from headrace.record.verdict import Audit
 from headrace.report.tune import document, sentences
-from headrace.tune.advice import ALL, Advice, Situation, cpu_mask
+from headrace.tune.advice import ALL, Advice, Situation
 from headrace.tune.discover import discover
 from headrace.tune.ground import Joined, Rig, Tried, applied, waiting_fragments_bytes
 from headrace.tune.path import BRIDGE_NF, ServerPath, build

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -45,6 +45,16 @@ def run(namespace: str, command: Sequence[str]) -> str:
         error = (done.stderr.strip() or f"ended with status {done.returncode}").splitlines()[-1]
         raise HeadraceError(f"{' '.join(command)}: {error}")
     return done.stdout
+
+
+def cpu_mask(cpus: Iterable[int]) -> str:
+    """As the kernel prints bitmaps: groups of 32 bits."""
+    value = sum(1 << c for c in cpus)
+    groups: list[str] = []
+    while value or not groups:
+        groups.append(f"{value & 0xFFFFFFFF:08x}")
+        value >>= 32
+    return ",".join(reversed(groups))
 
 
 class Setting(Record):

@@ -29,6 +29,7 @@ class Equivalence(Record):
     seed: NonNegativeInt  # of the random frames
     own: NonNegativeInt  # frames of the workload that were given to both
     probes: NonNegativeInt  # random frames and edge cases
+    answers: NonNegativeInt = 0  # from outside, to what each let out under an endpoint it chose
     came: NonNegativeInt  # out of headrace's chain
     came_engine: NonNegativeInt
     missing: NonNegativeInt  # that headrace let out, and the engine did not

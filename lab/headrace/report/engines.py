@@ -33,8 +33,8 @@ def sections(bundle: Bundle) -> Iterator[Section]:
         return
     rows = tuple(
         Row(
-            (one.engine, one.chain, one.workload, one.own + one.probes, one.came, one.came_engine,
-             one.verdict),
+            (one.engine, one.chain, one.workload, one.own + one.probes + one.answers,
+             one.came, one.came_engine, one.verdict),
             doubtful=not one.equal,
         )
         for one in told

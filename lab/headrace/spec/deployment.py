@@ -25,7 +25,7 @@ from headrace.spec.offload import Offload
 HOSTING_KINDS = (*KINDS, "appliances", "offload")
 
 HEADRACE = "headrace"
-ENGINES = (HEADRACE, "nftables", "testpmd")
+ENGINES = (HEADRACE, "nftables", "testpmd", "xdp")
 
 # Whose VNFs may have ports of a switch that is not the host engine's.
 _APART = {

@@ -85,16 +85,6 @@ def _queues(namespace: str, device: str, kind: str) -> list[str]:
     return sorted((q for q in listed if q.startswith(kind)), key=lambda q: int(q[3:]))
 
 
-def cpu_mask(cpus: list[int]) -> str:
-    """As the kernel prints bitmaps: groups of 32 bits."""
-    value = sum(1 << c for c in cpus)
-    groups: list[str] = []
-    while value or not groups:
-        groups.append(f"{value & 0xFFFFFFFF:08x}")
-        value >>= 32
-    return ",".join(reversed(groups))
-
-
 def busiest(seen: Seen) -> tuple[str, float]:
     """The core with the most softirq time and its share of all."""
     total = sum(seen.softirq_s.values())
@@ -121,7 +111,7 @@ class Rps(Advice):
 
     def changes(self, s: Situation) -> list[Setting]:
         core, _ = busiest(s.before)
-        mask = cpu_mask([c for c in s.cpus if f"cpu{c}" != core])
+        mask = settings.cpu_mask([c for c in s.cpus if f"cpu{c}" != core])
         return [
             _device(namespace, device, f"queues/{queue}/rps_cpus", mask)
             for namespace, device in s.path.ports()
@@ -143,7 +133,7 @@ class Xps(Advice):
 
     def changes(self, s: Situation) -> list[Setting]:
         return [
-            _device(namespace, device, f"queues/{queue}/xps_cpus", cpu_mask([cpu]))
+            _device(namespace, device, f"queues/{queue}/xps_cpus", settings.cpu_mask([cpu]))
             for namespace, device in _ends(s.path)
             for queue, cpu in zip(_queues(namespace, device, "tx-"), s.cpus, strict=False)
         ]

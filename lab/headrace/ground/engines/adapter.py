@@ -18,6 +18,9 @@ from headrace.spec.document import Document, PathKey
 from headrace.spec.study import Experiment
 from headrace.spec.testbed import Device
 
+# Those that l2fwd and l3fwd's next hops have where none are given.
+MACS = {"dst_mac": "02:00:00:00:00:02", "src_mac": "02:00:00:00:00:01"}
+
 
 @dataclass(frozen=True)
 class Declared:
@@ -39,6 +42,11 @@ class Work:
     @property
     def engine(self) -> str:
         return self.experiment.engine
+
+    def met(self, direction: Direction) -> tuple[Node, ...]:
+        """The functions in the order that a direction's packets meet them."""
+        nodes = self.experiment.nodes
+        return nodes if direction == "forward" else nodes[::-1]
 
     def at(self, node: Node) -> tuple[PathKey, ...]:
         return self.experiment.node_paths[self.experiment.nodes.index(node)]
@@ -70,6 +78,16 @@ class Work:
                 raise self.refused(node, "", f"cannot express {node.nf}; allowed: {allowed}")
             if node.to:
                 raise self.refused(node, "", "cannot express branches (`to`); allowed: a line")
+            if node.nf == "null":
+                self.check_given(node, "action", "pass", "has no sink")
+
+
+def macs(node: Node, direction: Direction) -> dict[str, str]:
+    """What an l2fwd sets, by its parameters' names."""
+    given = {key: node.params.get(key, default) for key, default in MACS.items()}
+    if direction == "reverse":
+        given = {key: node.params.get(f"reverse_{key}", mac) for key, mac in given.items()}
+    return given
 
 
 def program(name: str, package: str) -> str:

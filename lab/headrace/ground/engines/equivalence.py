@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.engine.engine import Engine
@@ -16,12 +16,14 @@ from headrace.engine.plan import Path as Way
 from headrace.engine.plan_document import PlanInput, PlanLink, PlanSegment
 from headrace.errors import HeadraceError
 from headrace.ground.contract import Site
-from headrace.ground.engines.adapter import Adapter
+from headrace.ground.engines.adapter import Adapter, Declared
 from headrace.ground.engines.frames import in_words, read_frames, write_frames
-from headrace.ground.engines.probes import FRAGMENTS, NOT_COMPARED, probes
+from headrace.ground.engines.probes import FRAGMENTS, HELD_FRAGMENTS, NOT_COMPARED, probes
+from headrace.ground.engines.translation import BALANCED, CHOSEN, chosen, seeded, with_choice
 from headrace.ground.wired.ground import WiredPoint
 from headrace.record.bundle import write_whole
 from headrace.record.equivalence import EQUIVALENCE_FILE, DifferingFrame, Equivalence
+from headrace.spec.chain import Node
 
 _SEED = 24
 _OWN = 150  # frames of the workload, each way
@@ -46,7 +48,7 @@ class Equivalences:
         with site.stopwatch.phase("verifying"):
             own = self._own(site)
             random_frames = {
-                way: probes(one, self.ours.doc, frames, _SEED, self._fragments)
+                way: probes(one, self.ours.doc, frames, _SEED, self._fragments, way)
                 for way, frames in own.items()
             }
             given = {way: [*own[way], *random_frames[way]] for way in own}
@@ -62,36 +64,43 @@ class Equivalences:
 
     @property
     def _fragments(self) -> bool:
-        return all(to.kind != "af_packet" for to in self.ours.devices.values())
+        kinds = {to.kind for to in self.ours.devices.values()}
+        return "af_packet" not in kinds and not self._translates
+
+    @property
+    def _no_fragments(self) -> str:
+        return HELD_FRAGMENTS if self._translates else FRAGMENTS
 
     def _own(self, site: Site) -> dict[str, list[bytes]]:
         """Frames as the workload's sources make them, each way."""
-        point = self.ours
-        frames: dict[str, list[bytes]] = {}
+        point, ways = self.ours, paths(self.ours.experiment)
         plan = point.with_memory(site.engine)
-        for way in paths(point.experiment):
-            file = site.state.path / f"own-{way.direction}.pcap"
-            entry = PlanInput(link=way.source, to=f"link:{way.sink}", direction=way.direction)
-            links = {way.source: plan.links[way.source], way.sink: _capture(way, file)}
-            segment = PlanSegment(
-                name=GENERATOR, cpus=(point.placement.generator,), inputs=(entry,)
-            )
-            alone = plan.having(links=links, segments=(segment,))
-            with Engine(point.description.engine, alone, site.state) as engine:
-                _send(engine, [way], {way.source: _OWN})
-            frames[way.direction] = read_frames(file)
-        return frames
+        files = {way.direction: site.state.path / f"own-{way.direction}.pcap" for way in ways}
+        links = {way.source: plan.links[way.source] for way in ways}
+        links |= {way.sink: _capture(way, files[way.direction]) for way in ways}
+        entries = tuple(
+            PlanInput(link=way.source, to=f"link:{way.sink}", direction=way.direction)
+            for way in ways
+        )
+        segment = PlanSegment(name=GENERATOR, cpus=(point.placement.generator,), inputs=entries)
+        alone = plan.having(links=links, segments=(segment,))
+        with Engine(point.description.engine, alone, site.state) as engine:
+            _send(engine, ways, {way.source: _OWN for way in ways})
+        return {direction: read_frames(file) for direction, file in files.items()}
 
     def _compared(self, given: Mapping[str, list[bytes]], own: int, site: Site) -> Equivalence:
-        ours, theirs = (self._out(one, given, site) for one in (self.ours, self.theirs))
+        (ours, answers), (theirs, _) = (
+            self._let_out(one, given, site) for one in (self._seeded, self.theirs)
+        )
         same = [self._without(frames) for frames in (ours, theirs)]
         missing, surplus = same[0] - same[1], same[1] - same[0]
-        point, declared = self.theirs, self.adapter.declared
-        left_out = NOT_COMPARED if self._fragments else (*NOT_COMPARED, FRAGMENTS)
+        point, declared = self.theirs, self._declared
+        left_out = NOT_COMPARED if self._fragments else (*NOT_COMPARED, self._no_fragments)
         return Equivalence(
             engine=point.experiment.engine, chain=point.chain,
             workload=point.experiment.workload_name, seed=_SEED, own=own,
-            probes=sum(map(len, given.values())) - own, came=len(ours), came_engine=len(theirs),
+            probes=sum(map(len, given.values())) - own, answers=answers,
+            came=len(ours), came_engine=len(theirs),
             missing=missing.total(), surplus=surplus.total(),
             first_missing=_first(missing), first_surplus=_first(surplus),
             declared=tuple(one.text for one in declared), not_compared=left_out,
@@ -100,12 +109,48 @@ class Equivalences:
 
     def _without(self, frames: Sequence[bytes]) -> Counter[bytes]:
         """As far as they are to be the same."""
-        for one in self.adapter.declared:
+        for one in self._declared:
             frames = [one.without(frame) for frame in frames]
         return Counter(frames)
 
-    def _out(self, point: WiredPoint, given: Mapping[str, list[bytes]], site: Site) -> list[bytes]:
-        """What comes back to the tester; each direction's frames begin with its name."""
+    @property
+    def _choosing(self) -> list[Node]:
+        return with_choice(self.theirs.experiment)
+
+    @property
+    def _translates(self) -> bool:
+        return any(node.nf == "nat" for node in self._choosing)
+
+    @property
+    def _declared(self) -> tuple[Declared, ...]:
+        may, texts = chosen(self._choosing), []
+        if self._translates:
+            texts.append(CHOSEN)
+        if may.backends:
+            texts.append(BALANCED)
+        own = (Declared(" ".join(texts), may.without),) if texts else ()
+        return (*self.adapter.declared, *own)
+
+    @property
+    def _seeded(self) -> WiredPoint:
+        plan = self.ours.chain_plan
+        return self.ours if plan is None else replace(self.ours, chain_plan=seeded(plan))
+
+    def _let_out(
+        self, point: WiredPoint, given: Mapping[str, list[bytes]], site: Site
+    ) -> tuple[list[bytes], int]:
+        """Also behind answers to what was let out under a chosen endpoint, each engine's own: it
+        is started again, and chooses the same. How many answers there were."""
+        out, answers = self._out(point, given, site), list[bytes]()
+        if (nodes := self._choosing) and len(given) == 2:
+            answers = chosen(nodes).answers(out["forward"], given["reverse"][0][:12])
+            out = self._out(point, {**given, "reverse": [*given["reverse"], *answers]}, site)
+        return [frame for frames in out.values() for frame in frames], len(answers)
+
+    def _out(
+        self, point: WiredPoint, given: Mapping[str, list[bytes]], site: Site
+    ) -> dict[str, list[bytes]]:
+        """What comes back to the tester, by direction."""
         ways, folder = paths(point.experiment), site.state.path
         plan = point.with_memory(site.engine)
         links, out = dict(plan.links), {}
@@ -120,7 +165,7 @@ class Equivalences:
         sent = {way.source: len(given[way.direction]) for way in ways}
         with point.engines(plan.having(links=links), site) as engine:
             _send(engine, ways, sent)
-        return [frame for file in out.values() for frame in read_frames(file)]
+        return {direction: read_frames(file) for direction, file in out.items()}
 
 
 def _capture(way: Way, file: Path) -> PlanLink:
@@ -129,28 +174,34 @@ def _capture(way: Way, file: Path) -> PlanLink:
 
 
 def _send(engine: Engine, ways: Sequence[Way], packets: Mapping[str, int]) -> None:
-    """So many from each source, and the end of what comes of them."""
-    orders = {name: {"rate_pps": _PPS, "packets": count} for name, count in packets.items()}
+    """So many from each source, one after the other, and the end of what comes of them."""
     with engine.measuring():
-        engine.request("start", sources=orders)
-        deadline, came, since = time.monotonic() + _DONE_S, -1, time.monotonic()
-        while True:
-            time.sleep(_LOOK_S)
-            read = engine.read()
-            done = all(read.source(way.source).state == "done" for way in ways)
-            now = sum(read.port(way.sink).tx_packets for way in ways)
-            if now != came or not done:
-                came, since = now, time.monotonic()
-            if done and time.monotonic() - since > _STILL_S:
-                break
-            if time.monotonic() > deadline:
-                raise HeadraceError(f"packets to compare: not sent in {_DONE_S:g} s")
-        engine.request("stop")
+        for way in ways:
+            order = {"rate_pps": _PPS, "packets": packets[way.source]}
+            engine.request("start", sources={way.source: order})
+            _wait_still(engine, way, [one.sink for one in ways])
+            engine.request("stop")
     for way in ways:
-        if (sent := read.source(way.source).sent) != packets[way.source]:
+        if (sent := engine.read().source(way.source).sent) != packets[way.source]:
             raise HeadraceError(
                 f"packets to compare: {sent} of {packets[way.source]} were sent by {way.source}"
             )
+
+
+def _wait_still(engine: Engine, way: Way, sinks: Sequence[str]) -> None:
+    """Until the source has sent all, and nothing more comes anywhere."""
+    deadline, came, since = time.monotonic() + _DONE_S, -1, time.monotonic()
+    while True:
+        time.sleep(_LOOK_S)
+        read = engine.read()
+        done = read.source(way.source).state == "done"
+        now = sum(read.port(sink).tx_packets for sink in sinks)
+        if now != came or not done:
+            came, since = now, time.monotonic()
+        if done and time.monotonic() - since > _STILL_S:
+            return
+        if time.monotonic() > deadline:
+            raise HeadraceError(f"packets to compare: not sent in {_DONE_S:g} s")
 
 
 def _first(frames: Counter[bytes]) -> tuple[DifferingFrame, ...]:

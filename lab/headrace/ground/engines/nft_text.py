@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.engine.ways import Direction
-from headrace.ground.engines.adapter import Work
+from headrace.ground.engines.adapter import Work, macs
 from headrace.ground.engines.rules import PORTS, AclRule, acl_rules
 from headrace.spec.chain import Node
 
 TABLE = "headrace"
 _IP = {4: "ip", 6: "ip6"}
+_MAC_FIELDS = {"dst_mac": "daddr", "src_mac": "saddr"}
 _WITH_PORTS = "{ tcp, udp, sctp }"
 # At the ingress hook not every kernel finds IPv6's transport header: it is taken from where it is
 # without extension headers.
@@ -50,16 +51,14 @@ class Ruleset:
         enter, leave = self._work.ports[direction]
         lines = [self._counted(f"{direction}/in")]
         ending = [f'fwd to "{leave.name}"']
-        for node in self._work.experiment.nodes:
+        for node in self._work.met(direction):
             if node.nf == "acl":
                 yield self._acl(node, direction)
                 lines.append(f"jump {node.name}-{direction}")
             elif node.nf == "l2fwd":
-                ending = [*_macs(node, direction), *ending]
+                ending = [*_set(node, direction), *ending]
             elif node.nf == "l3fwd":
                 ending = list(self._l3fwd(node, direction, leave.name))
-            elif node.params.get("action", "pass") != "pass":
-                raise self._work.refused(node, "action", "has no sink; allowed: pass")
         rules = "\n".join((*lines, *ending))
         yield (
             f"chain {direction} {{\n"
@@ -106,16 +105,9 @@ class Ruleset:
         yield "meta pkttype set host accept"
 
 
-def _macs(node: Node, direction: Direction) -> Iterator[str]:
-    """As l2fwd has them when it is told none."""
-    for key, field, default in (
-        ("dst_mac", "daddr", "02:00:00:00:00:02"),
-        ("src_mac", "saddr", "02:00:00:00:00:01"),
-    ):
-        mac = node.params.get(key, default)
-        if direction == "reverse":
-            mac = node.params.get(f"reverse_{key}", mac)
-        yield f"ether {field} set {mac}"
+def _set(node: Node, direction: Direction) -> Iterator[str]:
+    for key, mac in macs(node, direction).items():
+        yield f"ether {_MAC_FIELDS[key]} set {mac}"
 
 
 def matches(rule: AclRule, swapped: bool) -> Iterator[str]:

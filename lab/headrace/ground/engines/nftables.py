@@ -14,6 +14,7 @@ from headrace.ground.engines.adapter import Declared, Work, program
 from headrace.ground.engines.frames import without_padding
 from headrace.ground.engines.nft_text import Ruleset
 from headrace.ground.engines.routes import next_hops, routes
+from headrace.ground.engines.steering import steer
 from headrace.ground.wired.external import Commands
 from headrace.host.ledger import Ledger
 from headrace.host.moved import move
@@ -66,31 +67,22 @@ class Nftables:
         inside = ("nsenter", f"--net=/run/netns/{namespace}")
         interfaces = {to.name for pair in self.work.ports.values() for to in pair}
         for name in interfaces:
+            steer(name, self.work.cpus, ledger)
             move(name, namespace, ledger)
         rules, steps = site.state.path / "rules.nft", site.state.path / "ip.batch"
         rules.write_text(self.rules)
         steps.write_text("\n".join(self.steps) + "\n")
-        mask = f"{sum(1 << cpu for cpu in self.work.cpus):x}"
-        steer = "; ".join(f"echo {_comma(mask)} >/sys/class/net/{name}/queues/rx-0/rps_cpus"
-                          for name in interfaces)  # fmt: skip
         return Commands(
             ExternalDut(
                 configure=(
                     (ip, "-n", namespace, "-batch", str(steps)),
                     (*inside, nft, "-f", str(rules)),
-                    (ip, "netns", "exec", namespace, "sh", "-ec", steer),
                 ),
                 read=(*inside, nft, "-j", "list", "counters"),
             ),
             place="deployment.engine: nftables",
             parse=counters,
         )
-
-
-def _comma(mask: str) -> str:
-    """Groups of 32 bits, as the kernel reads CPU masks."""
-    padded = mask.zfill(-(-len(mask) // 8) * 8)
-    return ",".join(padded[i : i + 8] for i in range(0, len(padded), 8))
 
 
 def counters(text: str) -> dict[str, int]:

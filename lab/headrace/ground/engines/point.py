@@ -15,6 +15,7 @@ from headrace.ground.engines.adapter import Adapter, Work
 from headrace.ground.engines.equivalence import Equivalences
 from headrace.ground.engines.nftables import nftables
 from headrace.ground.engines.testpmd import testpmd
+from headrace.ground.engines.xdp import xdp
 from headrace.ground.floor import Floor, Floors
 from headrace.ground.wired.ground import DeployedWired, WiredPoint, wired_point
 from headrace.ground.wired.pair import WiredEngines
@@ -26,7 +27,9 @@ from headrace.spec.deployment import HEADRACE, Execution
 from headrace.spec.study import Experiment
 from headrace.spec.testbed import ExternalDut, Testbed
 
-_ADAPTERS: Mapping[str, Callable[[Work], Adapter]] = {"nftables": nftables, "testpmd": testpmd}
+_ADAPTERS: Mapping[str, Callable[[Work], Adapter]] = {
+    "nftables": nftables, "testpmd": testpmd, "xdp": xdp,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,8 @@ from typing import TypeVar
 from headrace.ground.engines.frames import ETHERNET, checksum, framed, ipv4, ipv6
 from headrace.ground.engines.routes import PrefixRoute, routes
 from headrace.ground.engines.rules import AclRule, Network, acl_rules
+from headrace.ground.engines.translation import backends_of, with_choice
+from headrace.spec.chain import Node
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
 
@@ -23,6 +25,7 @@ NOT_COMPARED = (
     "malformed IP headers, IPv4 options and IPv6 extension headers",
     "TCP, UDP and SCTP headers that are cut: headrace sees no ports there, others do",
 )
+HELD_FRAGMENTS = "fragments, which headrace's nat holds until it knows their ports"
 FRAGMENTS = "fragments, which packet sockets put together (PACKET_FANOUT_FLAG_DEFRAG)"
 _RULES, _ROUTES = 40, 30  # that have frames of their own, spread evenly over all there are
 _TTLS = (0, 1, 2, 64, 255)
@@ -45,7 +48,12 @@ class Tuple:
 
 
 def probes(
-    experiment: Experiment, doc: Document, own: Sequence[bytes], seed: int, fragments: bool
+    experiment: Experiment,
+    doc: Document,
+    own: Sequence[bytes],
+    seed: int,
+    fragments: bool,
+    direction: str,
 ) -> list[bytes]:
     """At most MOST frames. `own`: frames of the workload, whose addresses are taken, too."""
     chance = random.Random(seed)
@@ -57,6 +65,9 @@ def probes(
     flows = [flow for rule in _spread(rules, _RULES) for flow in _of_rule(rule, addresses, chance)]
     flows += [flow for one in _spread(table, _ROUTES)
               for flow in _to(_corners(one.prefix), addresses, chance)]  # fmt: skip
+    for node in with_choice(experiment):
+        ends = _translated if node.nf == "nat" else _balanced
+        flows += ends(node, direction, addresses, chance)
     flows += _to(list(_SPECIAL4), addresses, chance)
     flows += [_reversed(flow) for flow in _to(list(_SPECIAL4), addresses, chance)]
     macs = (own[0][:6], own[0][6:12]) if own else (b"\x02\0\0\0\0\3", b"\x02\0\0\0\0\4")
@@ -126,6 +137,45 @@ def _to(
         )
         for dst in targets
     ]  # fmt: skip
+
+
+def _translated(
+    node: Node, direction: str, addresses: dict[int, list[str]], chance: random.Random
+) -> list[Tuple]:
+    """From inside; to the pool, where nobody asked for it, and to static mappings, and beside."""
+    flows = []
+    for one in node.params.get("static", ()):
+        proto, remote = (6 if one["protocol"] == "tcp" else 17), chance.choice(addresses[4])
+        for more in (0, 1):
+            inside = Tuple(
+                str(one["inside"]), remote, proto, (one["inside_port"] + more) % 65536, 4000
+            )
+            outside = Tuple(
+                remote, str(one["outside"]), proto, 4001, (one["outside_port"] + more) % 65536
+            )
+            flows.append(inside if direction == "forward" else outside)
+    if direction == "reverse":
+        return flows + _to([str(one) for one in node.params["pool"]] * 3, addresses, chance)
+    for prefix in node.params.get("inside", ()):
+        corners = _corners(ipaddress.ip_network(str(prefix), strict=False))
+        flows += [_reversed(flow) for flow in _to(corners, addresses, chance)]
+    return flows
+
+
+def _balanced(
+    node: Node, direction: str, addresses: dict[int, list[str]], chance: random.Random
+) -> list[Tuple]:
+    """To each VIP and beside its port, and from its backends."""
+    flows = []
+    for vip in node.params["vips"]:
+        port, own = vip.get("port", 0) or 4000, str(vip["address"]).partition("/")[0]
+        ends = [(own, port), (own, (port + 1) % 65536)] * 4
+        if direction == "reverse":
+            ends = [(to, there or port) for to, there in list(backends_of(vip))[:8]]
+        flows += [Tuple(to.src, address, to.proto, to.sport, there)
+                  for to, (address, there) in zip(_to([own] * 8, addresses, chance), ends,
+                                                  strict=False)]  # fmt: skip
+    return flows if direction == "forward" else [_reversed(flow) for flow in flows]
 
 
 def _reversed(flow: Tuple) -> Tuple:

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.ground.engines.adapter import MACS
 from headrace.ground.engines.rules import Network
 from headrace.spec.document import Document
 from headrace.spec.lines import lines_of
-
-_MAC = {"dst_mac": "02:00:00:00:00:02", "src_mac": "02:00:00:00:00:01"}
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class PrefixRoute:
 
 def next_hops(params: Mapping[str, Any]) -> list[NextHop]:
     given = params.get("next_hops", [{}])
-    return [NextHop(edge=one.get("edge", 0), **{k: one.get(k, _MAC[k]) for k in _MAC})
+    return [NextHop(edge=one.get("edge", 0), **{k: one.get(k, MACS[k]) for k in MACS})
             for one in given]  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from headrace.engine.ways import Direction
 from headrace.ground.contract import Site
-from headrace.ground.engines.adapter import Declared, Work, program
+from headrace.ground.engines.adapter import Declared, Work, macs, program
 from headrace.ground.engines.testpmd_console import TestpmdConsole
 from headrace.ground.wired.devices import make_ready, without_sockets
 from headrace.ground.wired.external import LOG, Commands
@@ -16,13 +16,11 @@ from headrace.ground.wired.wiring import devargs
 from headrace.host.ledger import Ledger
 from headrace.host.moved import set_address
 from headrace.host.state import dpdk_in
-from headrace.spec.chain import Node
 from headrace.spec.testbed import Device, ExternalDut
 
 _KINDS = ("af_xdp", "af_packet", "memif", "vhost", "virtio_user")
 _OWN_MAC = ("memif", "virtio_user")  # those whose devargs say their MAC address
 _MBUFS = 16384
-_MAC = {"dst_mac": "02:00:00:00:00:02", "src_mac": "02:00:00:00:00:01"}  # l2fwd's
 _BESIDE = (
     "testpmd counts packets per port only, checks no lengths, and has no links but its ports.",
     "Its console is a thread on the chain's first lcore, which sleeps while a trial goes on.",
@@ -126,9 +124,6 @@ def testpmd(work: Work) -> Testpmd:
         if bed.ports[name].mtu is not None:
             at = ("testbed", "ports", name, "mtu")
             raise work.doc.error(at, "testpmd: ports have their own MTU; allowed: none given")
-    for node in work.experiment.nodes:
-        if node.params.get("action", "pass") != "pass":
-            raise work.refused(node, "action", "has no sink; allowed: pass")
     resolved = {name: bed.ports[name].to for name in dict.fromkeys(bed.chain)}
     ports = tuple(resolved.items())
     forwarders = [node for node in work.experiment.nodes if node.nf == "l2fwd"]
@@ -143,12 +138,4 @@ def testpmd(work: Work) -> Testpmd:
             )  # fmt: skip
     last = forwarders[-1]
     ways: tuple[Direction, ...] = ("reverse", "forward") if len(ports) == 2 else ("forward",)
-    return Testpmd(work, ports, tuple(_macs(last, way) for way in ways))
-
-
-def _macs(node: Node, direction: Direction) -> dict[str, str]:
-    params = node.params
-    macs = {key: params.get(key, default) for key, default in _MAC.items()}
-    if direction == "reverse":
-        macs = {key: params.get(f"reverse_{key}", mac) for key, mac in macs.items()}
-    return macs
+    return Testpmd(work, ports, tuple(macs(last, way) for way in ways))
