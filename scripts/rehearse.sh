@@ -16,7 +16,7 @@ suite=bookworm
 as=both keep=0 with_test=0 shell=0
 
 # Limits of the project's own promise, in seconds.
-limit_demo_fresh=600 limit_demo_again=180 limit_test=1200
+limit_demo_fresh=240 limit_demo_again=180 limit_test=1200
 
 die() {
 	echo "rehearse: $*" >&2
