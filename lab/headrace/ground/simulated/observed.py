@@ -127,6 +127,7 @@ def _counted(
     workers = tuple(
         WorkerReading(
             cpu=cpu, ref_cycles=ref, ops_cycles=ops,
+            sending_ref_cycles=ref, sending_ops_cycles=ops,
             segments=tuple(dict.fromkeys(r.segment for r in replicas if r.cpu == cpu)),
         )
         for cpu, ops in sorted(busy.items())
@@ -175,8 +176,8 @@ def _replicas(
 
 def _together(one: ReplicaReading, other: ReplicaReading) -> ReplicaReading:
     """A segment that packets go through more than once."""
-    summed = ("packets_in", "packets_out", "polls", "ops_cycles", "rx_cycles", "tx_cycles",
-              "io_packets")  # fmt: skip
+    summed = ("packets_in", "packets_out", "polls", "ops_cycles", "sending_ops_cycles", "rx_cycles",
+              "tx_cycles", "io_packets")  # fmt: skip
     nfs = {
         name: nf.model_copy(
             update={key: getattr(nf, key) + getattr(other.nfs[name], key)
@@ -219,6 +220,7 @@ def _replica(
         packets_out=packets,
         polls=packets // 32 + 1,
         ops_cycles=round(each * packets),
+        sending_ops_cycles=round(each * packets),
         burst=32,
         rx_cycles=round(taking * packets),
         tx_cycles=round(sending * packets),

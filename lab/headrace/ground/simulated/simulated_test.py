@@ -11,7 +11,11 @@ import pytest
 from headrace.engine.place import Topology, place
 from headrace.errors import BadInput
 from headrace.ground.simulated.costs import PricedLayout, counted, priced
-from headrace.ground.simulated.ground import SimulatedGround, SimulatedPoint
+from headrace.ground.simulated.ground import (
+    SimulatedDeployed,
+    SimulatedGround,
+    SimulatedPoint,
+)
 from headrace.ground.simulated.refuse import check_covered
 from headrace.ground.simulated.waiting import delays_ns
 from headrace.spec import document
@@ -156,6 +160,23 @@ def test_a_packet_that_is_alone_in_its_burst_pays_for_the_poll(tmp_path: Path) -
     layout, _ = of(described, "rtc", "[1]")
     assert layout.each_at(0)[1] == pytest.approx([150])
     assert layout.each_at(1e5)[1] == pytest.approx([150 + 960 - 960 / 32])
+
+
+def test_what_an_lcore_was_busy_for_is_by_its_bursts(tmp_path: Path) -> None:
+    """0.1 Mpps for a second at 1 GHz, each packet alone: 150 cycles, and a poll's 930 more."""
+    described = server(tmp_path, SERVER.replace("poll: [0, x]", "poll: [640, x]"))
+    doc = document.parse(STUDY.format(execution="rtc", chain="[1]"), Path("two.yaml"))
+    [one] = expand(doc)
+    placement = place(one, doc, list(described.cpus), Topology(lambda cpu: [cpu], lambda cpu: 0))
+    ground = SimulatedGround(described, described, "analytic")
+    up = SimulatedDeployed(SimulatedPoint(one, doc, ground, placement))
+    [offer] = up.point.offers
+    up.start(offer, 1e5, 1.0)
+    [seen] = up.read()
+    assert seen.figures.utilisation["1"] == pytest.approx(0.1080)
+    assert seen.figures.counters is not None
+    [chain] = [r for r in seen.figures.counters.replicas if r.segment == "chain"]
+    assert chain.sending_ops_cycles == pytest.approx(1080 * 1e5)
 
 
 def test_lines_of_another_socket_take_longer(tmp_path: Path) -> None:
