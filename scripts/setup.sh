@@ -16,7 +16,7 @@ cd "$(dirname "$0")/.."
 packages_run=(gcc libc6-dev meson ninja-build pkg-config libdpdk-dev libjansson-dev libpcap-dev zlib1g-dev
 	libseccomp-dev python3 python3-venv iproute2)
 # chromium: pages of reports are looked at by a browser.
-packages_test=(libcmocka-dev iputils-ping procps ethtool iperf3 nftables curl dpdk-dev chromium)
+packages_test=(libcmocka-dev iputils-ping procps ethtool iperf3 nftables curl dpdk-dev chromium openssh-server)
 packages_bench=(dpdk-dev)
 # For what takes minutes to test: a real Prometheus asks a run.
 packages_slow=(prometheus)

@@ -16,6 +16,7 @@ from headrace.host.state import Process
 from headrace.record.bundle import Bundle
 from support.lab import COMMAND, environment, runtime_dir, state_left, wait_for
 from support.netns import Lan, ip
+from support.wires import counted, wire
 
 pytestmark = pytest.mark.needs_root
 
@@ -36,28 +37,6 @@ workload: {{direction: {direction}}}
 warmup: 0
 measure: {measure}
 """
-COUNTER = "table netdev {0} {{ chain c {{ type filter hook ingress device {0} priority 0; "
-COUNTER += "ether type ip counter; }}; }}"
-
-
-def wire(lan: Lan, engines: str, wires: str, one: str, other: str) -> None:
-    """A bridge of the kernel's between two interfaces; nftables counts what comes to its ends."""
-    ends = {name: f"w{name}" for name in (one, other)}
-    ip("-n", wires, "link", "add", f"br{one}", "type", "bridge", "mcast_snooping", "0")
-    ip("-n", wires, "link", "set", f"br{one}", "up")
-    for name, end in ends.items():
-        lan.veth((engines, name), (wires, end))
-        ip("-n", wires, "link", "set", end, "master", f"br{one}")
-    for end in ends.values():
-        lan.inside(wires, "nft", COUNTER.format(end))
-
-
-def counted(lan: Lan, wires: str, name: str) -> int:
-    """Packets that an interface of the engines' sent, as nftables saw them."""
-    rules = json.loads(lan.inside(wires, "nft", "-j", "list", "table", "netdev", f"w{name}"))
-    [rule] = [one["rule"] for one in rules["nftables"] if "rule" in one]
-    [packets] = [e["counter"]["packets"] for e in rule["expr"] if "counter" in e]
-    return int(packets)
 
 
 def run(folder: Path, engine: Path, namespace: str, spec: str) -> dict[str, Any]:
@@ -95,8 +74,8 @@ def test_veth(lan: Lan, engine_binary: Path, tmp_path: Path, kind: str) -> None:
     """Both ways: nftables counts as many packets on each of four ways as we say were sent, and
     received, and as our ports and the kernel's interfaces count."""
     engines, wires = lan.namespace("e"), lan.namespace("w")
-    wire(lan, engines, wires, LEFT, IN)
-    wire(lan, engines, wires, RIGHT, OUT)
+    wire(lan, wires, {LEFT: engines, IN: engines})
+    wire(lan, wires, {RIGHT: engines, OUT: engines})
     run(tmp_path, engine_binary, engines, spec_of(kind, "{loads: [2k], trial: 0.5}", "both"))
     [sent] = {carried(tmp_path, direction) for direction in ("forward", "reverse")}
     assert sent == 1000

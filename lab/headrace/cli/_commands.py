@@ -50,6 +50,7 @@ GROUPS = {
         "server": "Detect what this server consists of, and calibrate its memory.",
         "tune": "Try settings for traffic inside one server, then undo them.",
         "clean": "Undo what killed runs left: engines, sockets, hugepages.",
+        "agent": "Do what the lab on another server asks (a study with `servers`).",
     },
 }
 OPTIONS = {

@@ -183,4 +183,10 @@ def _together(name: str, each: Sequence[Checked]) -> Checked:
         computed=[point for one in each for point in one.computed],
         lacking=next((one.lacking for one in each if one.lacking is not None), None),
         apart=True,
+        close=lambda: _close(each),
     )
+
+
+def _close(each: Sequence[Checked]) -> None:
+    for one in each:
+        one.close()

@@ -82,7 +82,7 @@ def _look(one: HostedPoint, rate: float, seconds: float) -> list[Whereabouts]:
             own = sorted({cpu for segment in up.plan.segments for cpu in segment.cpus})
             workers = MACHINE if one.hosted.hosting.kind == "vm" else WORKER
             return [
-                whereabouts(HOST, up.engine.pid, own),
+                whereabouts(HOST, up.host.pid, own),
                 *(
                     whereabouts(v.vnf.name, v.pid, _lcores(v.vnf), workers=workers)
                     for v in up.host.vnfs

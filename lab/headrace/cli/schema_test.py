@@ -44,8 +44,8 @@ def test_the_schema_is_one() -> None:
 def test_every_command_that_prints_has_json_and_a_model() -> None:
     root = typer.main.get_command(build(listed()))
     printing = set(_with_json(root))
-    # `schema` prints nothing but JSON; `serve` answers browsers.
-    assert set(_commands(root)) - printing == {"schema", "serve"}
+    # `schema` prints nothing but JSON; `serve` answers browsers, `agent` another server's lab.
+    assert set(_commands(root)) - printing == {"schema", "serve", "agent"}
     assert printing == {" ".join(re.findall(r"[a-z]+", name.split("NAME")[0].split("--")[0]))
                         for name in _schema.OUTPUTS}  # fmt: skip
 

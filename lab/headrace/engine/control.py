@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from headrace.engine.counts import EngineCounts
 from headrace.errors import HeadraceError
 from headrace.host.sockets import bytes_of
 from headrace.host.tool import printable
@@ -69,13 +68,9 @@ class Control:
     def _silent(self, cmd: str) -> ControlLost:
         return ControlLost(f"engine: no answer to {cmd!r} within {self._timeout_s:g} s")
 
-    def read(self) -> EngineCounts:
-        self.send("read")
-        return self.receive_as("read", EngineCounts)
-
     def receive_as(self, cmd: str, kind: type[Answer]) -> Answer:
         """The answer in its form: from its text, which takes no longer than parsing it."""
-        line = self._line(cmd)
+        line = self.line(cmd)
         try:
             return kind.model_validate_json(line)
         except ValidationError as error:
@@ -88,13 +83,14 @@ class Control:
             raise HeadraceError(why) from None
 
     def receive(self, cmd: str) -> dict[str, Any]:
-        return _parsed(cmd, self._line(cmd))
+        return _parsed(cmd, self.line(cmd))
 
     def answered(self, within_s: float) -> bool:
         """Whether something was sent to us; waits so long for it."""
         return bool(self._said or select.select([self._answers], [], [], within_s)[0])
 
-    def _line(self, cmd: str) -> bytes:
+    def line(self, cmd: str) -> bytes:
+        """An answer as it came."""
         deadline = time.monotonic() + self._timeout_s
         seen = 0
         while (end := self._said.find(b"\n", seen)) < 0:

@@ -8,6 +8,7 @@ import json
 import re
 import stat
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -244,15 +245,19 @@ def check_file(file: Path, doc: Document, at: tuple[PathKey, ...], given: Any) -
 
 def with_absolute_files(schema: dict[str, Any], value: Any, doc: Document) -> Any:
     """The parameters as the engine gets them: it has another working directory."""
-    if schema.get("format") == "file":
-        return str(doc.resolve(value))
-    if schema.get("format") == "output":
-        return str(doc.output(value))
+    read = with_files(schema, value, "file", lambda name: str(doc.resolve(name)))
+    return with_files(schema, read, "output", lambda name: str(doc.output(name)))
+
+
+def with_files(schema: dict[str, Any], value: Any, kind: str, to: Callable[[str], str]) -> Any:
+    """The parameters with other names of their files; `kind` as `files_in` has it."""
+    if schema.get("format") == kind:
+        return to(value)
     if isinstance(value, dict):
         inner = schema.get("properties", {})
-        return {k: with_absolute_files(inner.get(k, {}), v, doc) for k, v in value.items()}
+        return {key: with_files(inner.get(key, {}), one, kind, to) for key, one in value.items()}
     if isinstance(value, list):
-        return [with_absolute_files(schema.get("items", {}), item, doc) for item in value]
+        return [with_files(schema.get("items", {}), item, kind, to) for item in value]
     return value
 
 

@@ -7,16 +7,13 @@ import contextlib
 import os
 import signal
 import subprocess
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
 
 from headrace.engine.control import Control, ControlLost
-from headrace.engine.counts import EngineCounts, EngineInfo
 from headrace.engine.plan_document import Plan, PlanSegment
+from headrace.engine.running import RunningEngine
 from headrace.errors import EXIT_BAD_INPUT, BadInput, HeadraceError
 from headrace.host import hugepages
 from headrace.host.numa import started_near
@@ -44,8 +41,8 @@ class EngineRefused(BadInput):
         self.place, self.problem = place, problem
 
 
-class Engine:
-    """A running engine. Used as a context: leaving it ends the process, whatever happened."""
+class Engine(RunningEngine):
+    """One whose process is ours."""
 
     def __init__(
         self,
@@ -57,12 +54,11 @@ class Engine:
     ) -> None:
         """`enter`: a command that starts another in its place, such as `ip netns exec NAME`.
         `folder`: below the run's, of an engine that is not its only one."""
+        super().__init__()
         self._state = state
         own = state.path / folder
         own.mkdir(exist_ok=True)
         self._note = folder or "engine"
-        # Whoever looks on asks between the requests of the thread that measures.
-        self.turn = threading.RLock()
         self._stderr = own / "engine.stderr"
         self._socket = own / "control.sock"
         self._socket.unlink(missing_ok=True)
@@ -84,8 +80,6 @@ class Engine:
                 start_new_session=True,
                 env=dpdk_in(state.path),
             )
-        self.control: Control | None = None
-        self.shielded = False
         try:
             state.note(self._note, Process.of(self._process.pid))
             self.control = self._connect()
@@ -105,15 +99,6 @@ class Engine:
                 time.sleep(0.02)
         raise EngineDied(f"engine: not ready after {_START_S:g} s")
 
-    @property
-    def pids(self) -> dict[str, int]:
-        """Processes beside its own that carry packets."""
-        return {}
-
-    def scheduled(self) -> Snapshot:
-        """What its threads ran and waited so far."""
-        return snapshot(self.pid)
-
     @contextlib.contextmanager
     def measuring(self) -> Iterator[None]:
         """Shielded for a trial. Between trials its pollers have nothing to do but would take the
@@ -124,35 +109,16 @@ class Engine:
         finally:
             set_share(self.pid, SHARE_IDLE)
 
-    def request(self, cmd: str, **arguments: Any) -> dict[str, Any]:
-        """A request; if the engine died of it or before, its last words are the error."""
-        with self._answering() as control:
-            return control.request(cmd, **arguments)
+    def lost(self, why: ControlLost) -> HeadraceError:
+        self._reap(1.0)
+        return why if self._process.poll() is None else self.last_words()
 
-    def read(self) -> EngineCounts:
-        with self._answering() as control:
-            return control.read()
+    def scheduled(self) -> Snapshot:
+        return snapshot(self.pid)
 
-    def info(self) -> EngineInfo:
-        with self._answering() as control:
-            control.send("info")
-            return control.receive_as("info", EngineInfo)
-
-    @contextlib.contextmanager
-    def _answering(self) -> Iterator[Control]:
-        assert self.control is not None
-        try:
-            with self.turn:
-                yield self.control
-        except ControlLost:
-            self._reap(1.0)
-            if self._process.poll() is not None:
-                raise self.last_words() from None
-            raise
-
-    def exposed(self) -> Mapping[str, str]:
-        """Its counters in Prometheus' text form, and those of engines that belong to it by name."""
-        return {"": self.request("prometheus")["text"]}
+    def scheduled_beside(self) -> Snapshot | None:
+        pids = self.pids.values()
+        return snapshot(*pids) if pids else None
 
     @property
     def pid(self) -> int:
@@ -193,14 +159,6 @@ class Engine:
                 self._reap(_QUIT_S)
         self._state.forget(self._note)
         self._socket.unlink(missing_ok=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _cpus_of(segment: PlanSegment) -> tuple[int, ...]:

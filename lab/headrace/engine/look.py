@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from headrace.engine.accounts import HELD, books, without_consumed
 from headrace.engine.counters import difference
 from headrace.engine.counts import EngineCounts
-from headrace.engine.engine import Engine
 from headrace.engine.plan_document import Plan
 from headrace.engine.reading import Wires
+from headrace.engine.running import RunningEngine
 from headrace.record.moment import Moment, WayNow
 
 
 class EngineLook:
     """One reading for each look; what grew is its difference to the one before."""
 
-    def __init__(self, engine: Engine, ways: Sequence[Wires], plan: Plan) -> None:
+    def __init__(self, engine: RunningEngine, ways: Sequence[Wires], plan: Plan) -> None:
         self._engine, self._ways, self._plan = engine, ways, plan
         self._before = self._first = engine.read()
 

@@ -189,14 +189,16 @@ def _no_such(
     )
 
 
-def check_told(lcores: Lcores, doc: Document, available: Sequence[int]) -> None:
+def check_told(
+    lcores: Lcores, doc: Document, available: Sequence[int], machine: str = "this machine"
+) -> None:
     """BadInput for an lcore that is named and not ours to use."""
     for what, cpus in (("traffic", lcores.traffic), ("chain", lcores.chain)):
         for cpu in cpus or ():
             if cpu not in available:
                 raise doc.error(
                     ("deployment", "lcores"),
-                    f"{what} names lcore {cpu}, which this machine does not give us; "
+                    f"{what} names lcore {cpu}, which {machine} does not give us; "
                     f"allowed: {sorted(available)}",
                 )
 

@@ -12,9 +12,9 @@ from typing import Protocol
 from headrace.engine.accounts import waiting
 from headrace.engine.counters import Sending
 from headrace.engine.counts import EngineCounts
-from headrace.engine.engine import Engine
+from headrace.engine.running import RunningEngine
 from headrace.engine.sliced import slices_of
-from headrace.host.scheduling import kept_waiting, snapshot
+from headrace.host.scheduling import kept_waiting
 from headrace.record.identity import Direction
 from headrace.record.slices import ReplicaSlices
 
@@ -61,7 +61,7 @@ class StartedLoad:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: RunningEngine,
         ways: Sequence[Wires],
         load_pps: float,
         duration_s: float,
@@ -70,10 +70,9 @@ class StartedLoad:
         self._engine, self._ways = engine, ways
         self._load_pps, self._duration_s, self._drain_s = load_pps, duration_s, drain_s
         self._before, self._read_at = _when_empty(engine), time.monotonic()
-        self._vnfs = tuple(engine.pids.values())
         with contextlib.ExitStack() as shield:
             shield.enter_context(engine.measuring())
-            self._vnfs_as = snapshot(*self._vnfs)
+            self._vnfs_as = engine.scheduled_beside()
             self._began_as, self._watched_at = engine.scheduled(), time.monotonic()
             self._start_tsc = _start(engine, ways, load_pps, duration_s)
             until = (self._start_tsc - self._before.tsc) / self._before.tsc_hz
@@ -85,15 +84,14 @@ class StartedLoad:
         before, limit = self._before, self._duration_s * _STRETCH_LIMIT + _STRETCH_SLACK_S
         with self._shield:
             # Engines of VNFs do not know when sources send: one look is for them, before the end.
-            early = _LOOK_S if self._vnfs else 0.0
+            early = _LOOK_S if self._vnfs_as else 0.0
             time.sleep(max(0.0, self._began + self._duration_s - early - time.monotonic()))
             at = _wait_done(self._engine, self._ways, self._began + limit)
             now = self._engine.scheduled()
             self._waited = kept_waiting(self._began_as, now, before.workers)
             self._watched_s = time.monotonic() - self._watched_at
             self._vnfs_waited = {}
-            if self._vnfs:
-                meanwhile = snapshot(*self._vnfs)
+            if self._vnfs_as and (meanwhile := self._engine.scheduled_beside()):
                 self._vnfs_waited = kept_waiting(self._vnfs_as, meanwhile, _alone(before))
             time.sleep(self._drain_s)
             self._after = _when_empty(self._engine)
@@ -110,7 +108,7 @@ class StartedLoad:
 
 
 def run(
-    engine: Engine, ways: Sequence[Wires], load_pps: float, duration_s: float, drain_s: float
+    engine: RunningEngine, ways: Sequence[Wires], load_pps: float, duration_s: float, drain_s: float
 ) -> Reading:
     one = StartedLoad(engine, ways, load_pps, duration_s, drain_s)
     one.wait()
@@ -119,7 +117,7 @@ def run(
 
 @contextlib.contextmanager
 def sending(
-    engine: Engine, ways: Sequence[Wires], load_pps: float, seconds: float
+    engine: RunningEngine, ways: Sequence[Wires], load_pps: float, seconds: float
 ) -> Iterator[None]:
     """Each source at this rate meanwhile (0: as fast as possible), and nothing is read: for what
     looks at the chain while it works. It ends with the seconds, or when this is left."""
@@ -130,7 +128,7 @@ def sending(
         engine.request("stop")
 
 
-def _start(engine: Engine, ways: Sequence[Wires], load_pps: float, seconds: float) -> int:
+def _start(engine: RunningEngine, ways: Sequence[Wires], load_pps: float, seconds: float) -> int:
     """When the sources begin, by the engine's clock."""
     sources = {way.source: {"rate_pps": load_pps, "duration_s": seconds} for way in ways}
     return int(engine.request("start", sources=sources)["start_tsc"])
@@ -141,7 +139,7 @@ def _alone(read: EngineCounts) -> list[int]:
     return [cpu for cpu, worker in read.workers.items() if len(worker.segments) == 1]
 
 
-def _when_empty(engine: Engine) -> EngineCounts:
+def _when_empty(engine: RunningEngine) -> EngineCounts:
     """Counters once nothing of a trial is on its way any more: a slow function takes longer for a
     full ring than any drain time, and a burst inside it would count as out, but not as in."""
     deadline = time.monotonic() + _EMPTY_S
@@ -160,7 +158,9 @@ def _taken(read: EngineCounts) -> list[int]:
     return [replica.packets_in for replica in read.replicas]
 
 
-def _wait_done(engine: Engine, ways: Sequence[Wires], deadline: float) -> EngineCounts | None:
+def _wait_done(
+    engine: RunningEngine, ways: Sequence[Wires], deadline: float
+) -> EngineCounts | None:
     """The last reading that was taken while all sources still sent, if there was any."""
     last = None
     while True:

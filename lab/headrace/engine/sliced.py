@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from headrace.engine.engine import Engine
+from headrace.engine.running import RunningEngine
 from headrace.record.frozen import Record
 from headrace.record.slices import ReplicaSlices
 
@@ -36,12 +36,12 @@ class SlicesReply(Record):
     delays: dict[str, SlicedDelays]
 
 
-def all_slices(engine: Engine) -> SlicesReply:
+def all_slices(engine: RunningEngine) -> SlicesReply:
     """Replicas have those of the last minute, delays those of the last trial."""
     return SlicesReply.model_validate(engine.request("slices"))
 
 
-def slices_of(engine: Engine, since: int, until: int) -> tuple[ReplicaSlices, ...]:
+def slices_of(engine: RunningEngine, since: int, until: int) -> tuple[ReplicaSlices, ...]:
     """Those that lie between two TSCs."""
     reply = SlicesReply.model_validate(
         engine.request("slices", since=since, until=until, most=MOST)

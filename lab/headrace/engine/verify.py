@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from headrace.engine import counters as count
 from headrace.engine.counts import EngineCounts
-from headrace.engine.engine import Engine
 from headrace.engine.plan import Path
 from headrace.engine.plan_document import Plan, chain_of
+from headrace.engine.running import RunningEngine
 from headrace.errors import HeadraceError
 from headrace.record.counters import Counters
 from headrace.spec.study import Experiment
@@ -30,7 +30,11 @@ class NoPath(HeadraceError):
 
 
 def verify_path(
-    engine: Engine, experiment: Experiment, ways: tuple[Path, ...], plan: Plan, policy: Policy
+    engine: RunningEngine,
+    experiment: Experiment,
+    ways: tuple[Path, ...],
+    plan: Plan,
+    policy: Policy,
 ) -> None:
     """`policy`: what functions drop because they are told to, where that is no loss. Packets that
     the last function ends so have come as far as they should."""
@@ -59,7 +63,7 @@ def ended_as_told(counters: Counters, last: str, policy: Policy) -> bool:
     return 0 < told == sum(one.packets_in for one in readings)
 
 
-def _send(engine: Engine, way: Path, packets: int) -> tuple[EngineCounts, EngineCounts]:
+def _send(engine: RunningEngine, way: Path, packets: int) -> tuple[EngineCounts, EngineCounts]:
     """Until the sink has one of them, or time is up."""
     with engine.measuring():
         before = after = engine.read()

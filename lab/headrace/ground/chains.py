@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -28,10 +28,12 @@ from headrace.ground.engines.point import foreign_point
 from headrace.ground.floor import Floors
 from headrace.ground.hosted.ground import hosted_point
 from headrace.ground.inline import EnginePoint, inline_point
-from headrace.ground.wired.ground import wired_point
-from headrace.spec.deployment import HEADRACE, Deployment
+from headrace.ground.wired.ground import memory_of, wired_point
+from headrace.ground.wired.there import Servers, Unreachable
+from headrace.spec.deployment import HEADRACE
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment, expand
+from headrace.spec.testbed import SshServer
 
 _BOOT_S = 0.4  # that an engine takes until its path is verified
 
@@ -44,10 +46,11 @@ class Chains:
         self._description = description
         self._dry = DryRuns()
         self._accepted: Accepted = set()
+        self._servers = KnownServers()
 
     def check(self, doc: Document) -> Checked:
         experiments = list(expand(doc))
-        points = points_of(experiments, doc, self._description, accepted=self._accepted)
+        points = points_of(experiments, doc, self._description, None, self._accepted, self._servers)
         ready = self._remarked(points)
         files: dict[str, Path] = {}
         writes: dict[str, Path] = {}
@@ -55,10 +58,11 @@ class Chains:
             files |= input_files([one.experiment], doc, one.description)
             writes |= output_files([one.experiment], doc, one.description)
         boots = any(one.study.deployment.hosting.kind == "vm" for one in ready)
-        most = max((_memory(one) for one in ready), key=lambda one: one.memory_mb)
+        here = [memory_of(one.study) for one in ready if not one.study.servers]
         return Checked(
-            ready, files, None if boots else _BOOT_S * len(ready), memory=most,
-            writes=writes,
+            ready, files, None if boots else _BOOT_S * len(ready),
+            memory=max(here, key=lambda one: one.memory_mb, default=None),
+            writes=writes, close=self._servers.close,
         )  # fmt: skip
 
     def _remarked(self, points: Sequence[EnginePoint]) -> list[EnginePoint]:
@@ -69,22 +73,16 @@ class Chains:
         ]
 
 
-def _memory(point: EnginePoint) -> Deployment:
-    """What it asks of the machine: a chain behind ports has an engine of its own."""
-    deployment, bed = point.study.deployment, point.study.testbed
-    if bed is None or bed.external is not None:
-        return deployment
-    return deployment.model_copy(update={"memory_mb": 2 * deployment.memory_mb})
-
-
 def points_of(
     experiments: Sequence[Experiment],
     doc: Document,
     description: Description,
     floors: Floors | None = None,
     accepted: Accepted | None = None,
+    servers: KnownServers | None = None,
 ) -> list[EnginePoint]:
-    """`floors`: what is known of the tester, shared by all of them."""
+    """`floors`: what is known of the tester, shared by all of them. Without `servers` a study may
+    not have any."""
     available, floors = usable_cpus(), floors or Floors()
     accepted = set() if accepted is None else accepted
     ready: list[EnginePoint] = []
@@ -98,8 +96,40 @@ def points_of(
             checks[engine, functions] = PlanCheck(doc, described, accepted)
         check = checks[engine, functions]
         check_nodes(one, doc, check.description)
-        ready.append(_maker(one)(one, check, available, floors if engine is None else Floors()))
+        own = floors if engine is None else Floors()
+        if one.study.servers:
+            if servers is None:
+                raise doc.error(("servers",), "this command measures here; allowed: `headrace run`")
+            there = servers.of(one.study.servers, check.description, doc)
+            ready.append(wired_point(one, check, available, own, there))
+        else:
+            ready.append(_maker(one)(one, check, available, own))
     return ready
+
+
+class KnownServers:
+    """Connected once for all points that have the same ones."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Servers] = {}
+
+    def of(
+        self, specs: Mapping[str, SshServer], description: Description, doc: Document
+    ) -> Servers:
+        for name, one in specs.items():
+            doc.check_trusted(("servers", name, "ssh"), one.ssh)
+        key = repr(specs)
+        if key not in self._known:
+            try:
+                self._known[key] = Servers(specs, description)
+            except Unreachable as why:
+                at = ("servers", why.server, "ssh")
+                raise doc.error(at, f"{why.why}; allowed: a host that ssh reaches") from None
+        return self._known[key]
+
+    def close(self) -> None:
+        while self._known:
+            self._known.popitem()[1].close()
 
 
 Maker = Callable[[Experiment, PlanCheck, list[int], Floors], EnginePoint]

@@ -23,6 +23,7 @@ from headrace.host.state import RunState
 from headrace.host.stopwatch import Stopwatch
 from headrace.record.convergence import RouteChange
 from headrace.record.deployment import DeployedGraph
+from headrace.record.environment import Environment
 from headrace.record.facts import Observation
 from headrace.record.moment import Moment
 from headrace.record.resolved import ResolvedExperiment, ResolvedPoint
@@ -79,6 +80,8 @@ class Offer:
 class AboutEngine:
     info: EngineInfo
     shielded: bool = False  # from other work on its lcores
+    servers: Mapping[str, Environment] = field(default_factory=dict)  # where engines are, if not
+    # on this machine
 
 
 @dataclass(frozen=True)
@@ -287,6 +290,7 @@ class Checked:
     writes: Mapping[str, Path] = field(default_factory=dict)
     computed: Sequence[Point] = ()  # those of `points` that are predicted: no trial takes its time
     lacking: str | None = None  # why this user cannot run it, though it can be checked
+    close: Callable[[], None] = lambda: None  # what the check opened, and points have use of
 
 
 class Ground(Protocol):

@@ -10,12 +10,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from headrace.engine.counts import ClockInfo
-from headrace.engine.engine import Engine
 from headrace.engine.plan import Path, paths
 from headrace.engine.plan_document import Plan
 from headrace.engine.reading import Reading, flow, run
+from headrace.engine.running import RunningEngine
 from headrace.ground.contract import Site
-from headrace.host.programs import find_engine
 from headrace.record.bundle import write_whole
 from headrace.record.figures import LatencyFloor, LatencyNs
 from headrace.record.latency import latency
@@ -97,7 +96,7 @@ def _loop(reading: Reading, ways: Sequence[Path]) -> Loop:
     return Loop(carried, max((one for one in latencies if one), key=lambda f: f.p50, default=None))
 
 
-Start = Callable[[Plan], AbstractContextManager[Engine]]
+Start = Callable[[Plan], AbstractContextManager[RunningEngine]]
 
 
 def calibrate(start: Start, plan: Plan, experiment: Experiment) -> Floor:
@@ -121,22 +120,16 @@ class Floors:
     by_traffic: dict[str, Floor] = field(default_factory=dict)
     wanted: bool = True  # False: nothing is compared with the tester, and none is calibrated
 
-    def of(
-        self, experiment: Experiment, direct: Plan, site: Site, start: Start | None = None
-    ) -> Floor | None:
-        """`direct`: the plan of source straight into sink. `start`: where the tester runs; None:
-        on this machine."""
+    def of(self, experiment: Experiment, direct: Plan, site: Site, start: Start) -> Floor | None:
+        """`direct`: the plan of source straight into sink. `start`: an engine where the tester's
+        is."""
         if not self.wanted:
             return None
         key = repr((direct.links, direct.segments))
         if key not in self.by_traffic:
             site.status("calibrating the tester")
             with site.stopwatch.phase("calibrating"):
-                floor = self.by_traffic[key] = calibrate(
-                    start or (lambda plan: Engine(find_engine(), plan, site.state)),
-                    direct,
-                    experiment,
-                )
+                floor = self.by_traffic[key] = calibrate(start, direct, experiment)
             if site.bundle is not None:
                 name = f"calibration-{len(self.by_traffic)}.json"
                 write_whole(site.bundle / "samples" / name, floor.as_json())

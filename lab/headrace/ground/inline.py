@@ -18,6 +18,7 @@ from headrace.engine.place import PlacedSegment, Placement, place
 from headrace.engine.plan import GENERATOR, SINK, compile_plan, direct_plan, paths
 from headrace.engine.plan_document import Plan, PlanClass, PlanEngine, PlanLocate
 from headrace.engine.reading import Reading, StartedLoad
+from headrace.engine.running import RunningEngine
 from headrace.engine.sliced import slices_of
 from headrace.engine.traffic import refusal
 from headrace.engine.verify import verify_path
@@ -33,6 +34,7 @@ from headrace.ground.contract import (
 from headrace.ground.engine_check import PlanCheck
 from headrace.ground.floor import Floor, Floors
 from headrace.host import store
+from headrace.host.programs import find_engine
 from headrace.host.state import telemetry_sockets
 from headrace.model.locate import not_from_memory
 from headrace.model.undisturbed import left_alone
@@ -150,12 +152,21 @@ class EnginePoint:
     @contextlib.contextmanager
     def deploy(self, site: Site) -> Iterator[DeployedEngine]:
         try:
-            floor = self.floors.of(self.experiment, self.with_memory(site.engine, True), site)
+            direct = self.with_memory(site.engine, True)
+            floor = self.floors.of(
+                self.experiment, direct, site, lambda plan: self.alone(plan, site)
+            )
             plan = self.with_memory(site.engine)
             with self.started(plan, floor, site) as up:
                 yield up
         except EngineRefused as error:
             raise refusal(error.place, error.problem, self.experiment, self.doc) from None
+
+    @contextlib.contextmanager
+    def alone(self, plan: Plan, site: Site) -> Iterator[RunningEngine]:
+        """An engine with nothing but the tester."""
+        with Engine(find_engine(), plan, site.state) as engine:
+            yield engine
 
     @contextlib.contextmanager
     def started(self, plan: Plan, floor: Floor | None, site: Site) -> Iterator[DeployedEngine]:
@@ -179,7 +190,12 @@ class DeployedEngine(TrialsOnly):
     """A point whose packets one engine makes, carries and measures."""
 
     def __init__(
-        self, point: EnginePoint, site: Site, engine: Engine, plan: Plan, floor: Floor | None
+        self,
+        point: EnginePoint,
+        site: Site,
+        engine: RunningEngine,
+        plan: Plan,
+        floor: Floor | None,
     ) -> None:
         self.point, self.site, self.engine, self.plan, self.floor = point, site, engine, plan, floor
         self.ways = paths(point.experiment)
@@ -201,16 +217,22 @@ class DeployedEngine(TrialsOnly):
 
     @property
     def labels(self) -> Sequence[str]:
-        labels = [] if self.site.engine.hugepages else ["no-huge"]
+        labels = [] if self.hugepages else ["no-huge"]
         labels += self.point.labels
         if not self.engine.shielded:
             labels.append("unshielded")
         return (*labels, *self.point.placement.notes)
 
+    @property
+    def hugepages(self) -> bool:
+        return bool(self.site.engine.hugepages)
+
     def about(self) -> About:
         return AboutEngine(self.engine.info(), self.engine.shielded)
 
     def parts(self) -> Targets:
+        if self.engine.pid is None:
+            return Targets()
         return Targets(
             processes=(WatchedProcess(name="engine", pid=self.engine.pid),),
             telemetry=telemetry_sockets(self.site.state.path),

@@ -59,6 +59,7 @@ def collect(about: About, memory_note: str) -> Environment:
         mitigations=_mitigations(),
         virtualisation=_virtualisation(),
         noise=_noise(),
+        servers={} if about is None else dict(about.servers),
     )
 
 

@@ -123,6 +123,7 @@ class Session:
     def run(self, checked: Checked, repetitions: int) -> None:
         """Repetitions outside, points inside: what is compared is interleaved, so that a machine
         that slows down does so for all alike."""
+        self._undo.callback(checked.close)
         own = (note for point in checked.points for note in point.notes)
         for note in dict.fromkeys((*checked.notes, *own)):
             self.progress.say(f"note: {note}")
@@ -298,7 +299,8 @@ class Session:
             note = "the ground's own" if self._memory is None else self._memory.note
             self._environment = machine.collect(deployed.about(), note)
             self.bundle.environment(self._environment)
-            calibration = None if self._environment.simulated else store.calibration()
+            elsewhere = self._environment.simulated or self._environment.servers
+            calibration = None if elsewhere else store.calibration()
             if calibration is not None:
                 self.bundle.calibration(calibration)
 

@@ -16,10 +16,10 @@ import yaml
 
 from headrace.engine import counters as count
 from headrace.engine.describe import Description
-from headrace.engine.engine import Engine
 from headrace.engine.plan import GENERATOR, SINK, Path, paths
 from headrace.engine.plan_document import Plan, ring
 from headrace.engine.reading import sending
+from headrace.engine.running import RunningEngine
 from headrace.ground.chains import points_of
 from headrace.ground.contract import Offer
 from headrace.ground.floor import Floors
@@ -147,7 +147,7 @@ class RunningPoint:
     offer: Offer
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> RunningEngine:
         return self.deployed.engine
 
     def trial(self, seconds: float, rate_pps: float = 0.0, phase: Phase | None = None) -> Trial:

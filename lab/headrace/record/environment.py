@@ -27,6 +27,7 @@ class Environment(Record):
     network: dict[str, Any] = {}  # NIC: driver, firmware, numa node
     kubernetes: dict[str, Any] = {}  # version, nodes: where it ran instead of on the lab's machine
     noise: dict[str, Any] = {}  # load average before and after, other busy processes
+    servers: dict[str, Environment] = {}  # those of the study; what is above is the lab's then
 
     @property
     def simulated(self) -> bool:

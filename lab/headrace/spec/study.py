@@ -28,7 +28,7 @@ from headrace.spec.imix import Frame
 from headrace.spec.invalid import explain
 from headrace.spec.kubernetes import Kubernetes
 from headrace.spec.measure import ASKED, Measure, PossibleRate, Repetitions
-from headrace.spec.testbed import Testbed
+from headrace.spec.testbed import SshServer, Testbed
 from headrace.spec.workload import Packets, Pcap, Workloads
 
 EXPERIMENTS_MAX = 10_000
@@ -119,6 +119,8 @@ class Study(Spec):
     testbed: Testbed | None = (
         None  # ports between the tester and the chain; none: one engine has both
     )
+    servers: dict[Name, SshServer] = Field(default_factory=dict)  # other machines, which have the
+    # testbed's ports
     workload: Workloads = (Packets(),)  # the traffic: one, or a list; each is measured by itself
     measure: Measure = Field(default_factory=lambda: Measure.model_validate({}))  # what is asked: a
     # search, loads, the maximum; NDR and PDR by default
@@ -180,6 +182,41 @@ class Study(Spec):
                     "`testbed` that has ports of the chain"
                 )
         return self
+
+    @model_validator(mode="after")
+    def _ports_on_servers(self) -> Study:
+        ports = {} if self.testbed is None else self.testbed.ports
+        named = {port.server for port in ports.values()} - {None}
+        for name, port in ports.items():
+            if port.server not in (self.servers or (None,)):
+                allowed = ", ".join(self.servers) or "none, as there are no `servers`"
+                raise ValueError(
+                    f"testbed.ports.{name}.server: got {port.server or 'none'}; allowed: {allowed}"
+                )
+        for name in self.servers:
+            if name not in named:
+                raise ValueError(
+                    f"servers.{name}: no port is there; allowed: servers that a port of the "
+                    "testbed names"
+                )
+        if self.servers:
+            self._only_what_servers_can()
+        return self
+
+    def _only_what_servers_can(self) -> None:
+        deployment, bed = self.deployment, self.testbed
+        external = bed.external if bed is not None else None
+        for key, given in (
+            ("deployment.engine", deployment.foreign or deployment.build is not None),
+            ("deployment.functions", deployment.functions),
+            ("deployment.locate", deployment.locate),
+            ("collect.layers", self.collect.layers),
+            ("testbed.dut.start", external and external.start),
+            ("testbed.dut.configure", external and external.configure),
+            ("testbed.dut.read", external and external.read),
+        ):
+            if given:
+                raise ValueError(f"{key}: is for this machine; allowed: none with `servers`")
 
     @model_validator(mode="after")
     def _one_kind_of_chain(self) -> Study:

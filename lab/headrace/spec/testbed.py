@@ -18,6 +18,7 @@ _INTERFACE = re.compile(INTERFACE_PATTERN)
 _OF_INTERFACES = ("af_xdp", "af_packet", "tap")
 _OF_SOCKETS = ("memif", "vhost", "virtio_user")
 _KEY = re.compile(r"^([0-9a-f]{2}){40,52}$")
+_SSH = r"^([A-Za-z0-9_.-]+@)?[A-Za-z0-9_][A-Za-z0-9_.:-]*$"
 SOCKET_MOST = 107  # characters of a Unix socket's path (unix(7))
 DEVICES = (
     "a PCI address (0000:81:00.0), an interface's name (ens1f0), af_xdp:NAME, af_packet:NAME, "
@@ -36,6 +37,11 @@ class Device:
     def interface(self) -> str | None:
         """The kernel's interface that it is, under the name it has there."""
         return self.name if self.kind in _OF_INTERFACES else None
+
+    @property
+    def text(self) -> str:
+        """As a spec has it."""
+        return self.name if self.kind in ("pci", "interface") else f"{self.kind}:{self.name}"
 
     @property
     def socket(self) -> str | None:
@@ -87,10 +93,26 @@ class Rss(Spec):
     # flow meet, where none is given
 
 
+PortName = Annotated[str, Field(pattern=NAME_PATTERN)]
+Command = Annotated[
+    tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(listed), Field(min_length=1)
+]
+
+
+class SshServer(Spec):
+    """A server that is reached over SSH, with the keys and the configuration of who runs headrace.
+    The same headrace is there; nothing listens but its SSH server."""
+
+    ssh: Annotated[str, Field(pattern=_SSH)]  # HOST or USER@HOST, as `ssh` takes it
+    headrace: Annotated[Command, Field(max_length=16)] = ("headrace",)  # the command there, as
+    # [sudo, /opt/headrace/bin/headrace]
+
+
 class WirePort(Spec):
     """A port. It has a receive queue for each lcore that reads it."""
 
     device: Annotated[str, BeforeValidator(_device)]  # PCI address, interface, KIND:NAME
+    server: PortName | None = None  # which of `servers` has it; this machine, where there are none
     rx_descriptors: Annotated[Count, Field(ge=32, le=32768)] = 1024  # receive queue, in packets
     tx_descriptors: Annotated[Count, Field(ge=32, le=32768)] = 1024  # transmit queue, in packets
     mtu: Annotated[Count, Field(ge=68, le=9600)] | None = None  # bytes; the device's own
@@ -100,11 +122,6 @@ class WirePort(Spec):
     @property
     def to(self) -> Device:
         return device_of(self.device)
-
-
-Command = Annotated[
-    tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(listed), Field(min_length=1)
-]
 
 
 class ExternalDut(Spec):
@@ -129,7 +146,6 @@ def _dut(value: Any) -> Any:
     return value
 
 
-PortName = Annotated[str, Field(pattern=NAME_PATTERN)]
 _Ends = Annotated[tuple[PortName, ...], BeforeValidator(listed), Field(max_length=2)]
 
 
@@ -147,6 +163,15 @@ class Testbed(Spec):
     chain: _Ends = ()  # the chain's: one or two
     dut: Annotated[Literal["headrace"] | ExternalDut, BeforeValidator(_dut)] = "headrace"  # who has
     # the other ends of the tester's ports: the chain in an engine of its own, or `external`
+
+    @property
+    def tester_server(self) -> str | None:
+        """None: this machine."""
+        return self.ports[self.tester[0]].server
+
+    @property
+    def chain_server(self) -> str | None:
+        return self.ports[self.chain[0]].server if self.chain else self.tester_server
 
     @property
     def external(self) -> ExternalDut | None:
@@ -172,9 +197,29 @@ class Testbed(Spec):
                 f"chain: {len(self.chain)} ports, the tester has {len(self.tester)}; allowed: as "
                 "many, joined one to one"
             )
-        devices = [port.device for port in (self.ports[name] for name in ends)]
-        for device in devices:
-            shared = device_of(device).kind in _OF_SOCKETS
-            if devices.count(device) > (2 if shared else 1):
-                raise ValueError(f"device {device} is there twice; allowed: each once")
+        devices = [(port.server, port.device) for port in (self.ports[name] for name in ends)]
+        for at in devices:
+            shared = device_of(at[1]).kind in _OF_SOCKETS
+            if devices.count(at) > (2 if shared else 1):
+                raise ValueError(f"device {at[1]} is there twice; allowed: each once")
+        return self
+
+    @model_validator(mode="after")
+    def _each_end_on_a_server(self) -> Testbed:
+        """Latency is between two stamps of one clock, so that source and sink are together."""
+        for key, ends in (("tester", self.tester), ("chain", self.chain)):
+            on = sorted({self.ports[name].server or "none" for name in ends})
+            if len(on) > 1:
+                raise ValueError(
+                    f"{key}: its ports are on servers {', '.join(on)}; allowed: one server"
+                    + (", as latency is of one clock" if key == "tester" else "")
+                )
+        if self.tester_server != self.chain_server:
+            for name, port in self.ports.items():
+                if port.to.socket is not None:
+                    raise ValueError(
+                        f"ports.{name}: {port.device} joins programs of one server, and the chain "
+                        "is on another one; allowed: a PCI address, an interface, af_xdp:NAME, "
+                        "af_packet:NAME, tap:NAME"
+                    )
         return self

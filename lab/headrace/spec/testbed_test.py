@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -94,3 +96,42 @@ def test_the_two_ends_of_a_socket_have_one_name() -> None:
 def test_what_does_not_go_together(text: str, words: str) -> None:
     with pytest.raises(BadInput, match=words):
         read(document.parse(f"name: x\n{text}\n", Path("x.yaml")))
+
+
+SERVERS: dict[str, Any] = {"gen": {"ssh": "a"}, "dut": {"ssh": "root@b"}}
+AT = {"left": "gen", "right": "gen", "in": "dut", "out": "dut"}
+
+
+def served(
+    at: Mapping[str, str | None] = AT, servers: Any = SERVERS, **more: Any
+) -> dict[str, Any]:
+    ports = {name: {**PORTS[name], "server": server} for name, server in {**AT, **at}.items()}
+    return {
+        "name": "x", "chain": [], "servers": servers, "testbed": WHOLE | {"ports": ports}
+    } | more  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (served({"right": "dut"}), "tester: its ports are on servers dut, gen; allowed: one"),
+        (served({"in": "gen"}), "chain: its ports are on servers dut, gen; allowed: one server"),
+        (served({"in": "x", "out": "x"}), r"ports\.in\.server: got x; allowed: gen, dut"),
+        (served({"in": None, "out": None}), r"ports\.in\.server: got none; allowed: gen, dut"),
+        (served(servers={}), r"ports\.left\.server: got gen; allowed: none, as there are no"),
+        (served(servers={**SERVERS, "x": {"ssh": "c"}}), r"servers\.x: no port is there"),
+        (served(collect={"layers": ["os"]}), "collect.layers: is for this machine"),
+        (served(deployment={"engine": "nftables"}), "deployment.engine: is for this machine"),
+        (served(servers={**SERVERS, "gen": {"ssh": "-oProxyCommand=x"}}), "servers.gen.ssh"),
+    ],
+)
+def test_ports_of_servers(spec: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        read(document.parse(json.dumps(spec), Path("x.yaml")))
+
+
+def test_a_socket_does_not_lead_to_another_server() -> None:
+    ports = {**PORTS, "left": {"device": "memif:/m"}, "in": {"device": "memif:/m"}}
+    there = {name: {**ports[name], "server": server} for name, server in AT.items()}
+    with pytest.raises(ValidationError, match="memif:/m joins programs of one server"):
+        Testbed.model_validate(WHOLE | {"ports": there})

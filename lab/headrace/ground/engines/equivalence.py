@@ -14,6 +14,7 @@ from headrace.engine.engine import Engine
 from headrace.engine.plan import GENERATOR, paths
 from headrace.engine.plan import Path as Way
 from headrace.engine.plan_document import PlanInput, PlanLink, PlanSegment
+from headrace.engine.running import RunningEngine
 from headrace.errors import HeadraceError
 from headrace.ground.contract import Site
 from headrace.ground.engines.adapter import Adapter, Declared
@@ -173,7 +174,7 @@ def _capture(way: Way, file: Path) -> PlanLink:
     return PlanLink(type="port", params={"devargs": devargs})
 
 
-def _send(engine: Engine, ways: Sequence[Way], packets: Mapping[str, int]) -> None:
+def _send(engine: RunningEngine, ways: Sequence[Way], packets: Mapping[str, int]) -> None:
     """So many from each source, one after the other, and the end of what comes of them."""
     with engine.measuring():
         for way in ways:
@@ -188,7 +189,7 @@ def _send(engine: Engine, ways: Sequence[Way], packets: Mapping[str, int]) -> No
             )
 
 
-def _wait_still(engine: Engine, way: Way, sinks: Sequence[str]) -> None:
+def _wait_still(engine: RunningEngine, way: Way, sinks: Sequence[str]) -> None:
     """Until the source has sent all, and nothing more comes anywhere."""
     deadline, came, since = time.monotonic() + _DONE_S, -1, time.monotonic()
     while True:

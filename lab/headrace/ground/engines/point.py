@@ -52,9 +52,8 @@ class ForeignPoint(WiredPoint):
         ledger = Ledger(site.state.path)
         try:
             commands = self.adapter.commands(site, ledger)
-            return WiredEngines(
-                self.description.engine, plan, None, self.bed, self.devices, site.state, commands
-            )
+            ends = self.ends(site)
+            return WiredEngines(ends, plan, None, self.bed, self.devices, commands)
         except BaseException:
             ledger.undo()
             raise

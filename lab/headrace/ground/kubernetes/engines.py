@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,8 +11,9 @@ from typing import Any
 
 from headrace.engine.control import Control, ControlLost
 from headrace.engine.counts import EngineCounts
-from headrace.engine.engine import Engine, EngineDied, EngineRefused
+from headrace.engine.engine import EngineDied, EngineRefused
 from headrace.engine.plan_document import Plan
+from headrace.engine.running import RunningEngine
 from headrace.errors import EXIT_BAD_INPUT, HeadraceError
 from headrace.ground.kubernetes.cut import SOCKETS, TESTER, Wire
 from headrace.ground.kubernetes.engine_manifests import ENGINE, OWN
@@ -162,17 +162,16 @@ class PodEngine:
             self._stream = None
 
 
-class PodEngines(Engine):
+class PodEngines(RunningEngine):
     """The tester's engine is first, and ends first: of two that share memory, the one that listens
     does not outlive the other."""
 
     def __init__(
         self, engines: Mapping[str, PodEngine], plans: Mapping[str, Plan], wires: Sequence[Wire]
     ) -> None:
+        super().__init__()
         self.engines = {name: engines[name] for name in plans}
         self.wires = tuple(wires)
-        self.turn = threading.RLock()
-        self.shielded = False
         try:
             for name, plan in plans.items():
                 self.engines[name].start(plan)
@@ -197,8 +196,8 @@ class PodEngines(Engine):
             time.sleep(_LOOK_S)
 
     @property
-    def pid(self) -> int:
-        raise AssertionError("a process of another machine")
+    def pid(self) -> int | None:
+        return None
 
     @contextlib.contextmanager
     def measuring(self) -> Iterator[None]:
@@ -211,14 +210,11 @@ class PodEngines(Engine):
         threads = {tid: thread for one in every for tid, thread in one.threads.items()}
         return Snapshot(threads, every[0].stolen_ns)
 
-    @contextlib.contextmanager
-    def _answering(self) -> Iterator[Control]:
-        assert self.control is not None
-        try:
-            with self.turn:
-                yield self.control
-        except ControlLost:
-            raise self._gone() from None
+    def scheduled_beside(self) -> Snapshot | None:
+        return None
+
+    def lost(self, why: ControlLost) -> HeadraceError:
+        return self._gone()
 
     def _gone(self) -> HeadraceError:
         """The first whose engine is over; else the tester's connection."""

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headrace.engine.engine import SHARE_MEASURING, Engine, set_share
+from headrace.engine.engine import SHARE_MEASURING, set_share
 from headrace.engine.plan_document import Plan, PlanEngine
 from headrace.engine.reading import Reading
+from headrace.engine.running import RunningEngine
 from headrace.errors import HeadraceError
 from headrace.ground.contract import Offer, Site, resolved_of
 from headrace.ground.hosted.ground import DeployedHosted, HostedPoint
@@ -136,7 +137,7 @@ class Learning(DeployedEngine):
 
 
 @contextlib.contextmanager
-def _fed(many: Many, updates: float, engine: Engine) -> Iterator[None]:
+def _fed(many: Many, updates: float, engine: RunningEngine) -> Iterator[None]:
     """With the routes of the VNFs come over FPM, and changing at this rate."""
     ports = ",".join(str(FPM_PORT + i) for i in range(many.vnfs))
     command = [sys.executable, "-m", "headrace.ground.offload.fpm", "--ports", ports]
@@ -155,7 +156,7 @@ def _fed(many: Many, updates: float, engine: Engine) -> Iterator[None]:
         feed.wait()
 
 
-def _await_routes(many: Many, engine: Engine, feed: subprocess.Popen[str]) -> None:
+def _await_routes(many: Many, engine: RunningEngine, feed: subprocess.Popen[str]) -> None:
     deadline = time.monotonic() + _READY_S
     while any(vnf.ipv4_routes < many.routes for vnf in shown(engine).vnfs):
         if time.monotonic() > deadline or feed.poll() is not None:
@@ -163,6 +164,6 @@ def _await_routes(many: Many, engine: Engine, feed: subprocess.Popen[str]) -> No
         time.sleep(0.1)
 
 
-def _updates(engine: Engine) -> int:
+def _updates(engine: RunningEngine) -> int:
     """Route changes taken in, since the engine began."""
     return sum(vnf.updates for vnf in shown(engine).vnfs)

@@ -12,6 +12,7 @@ from typing import Any
 from headrace.engine.engine import Engine
 from headrace.engine.place import usable_cpus
 from headrace.engine.plan_document import Plan, PlanEngine
+from headrace.engine.running import RunningEngine
 from headrace.ground.contract import Site
 from headrace.ground.offload import namespaces
 from headrace.ground.offload.daemons import Daemons
@@ -148,7 +149,7 @@ class Service:
         self.close()
 
 
-def shown(engine: Engine) -> OffloadReport:
+def shown(engine: RunningEngine) -> OffloadReport:
     """What the router knows."""
     reply = engine.request("update", nf=ROUTER, op={"op": "show"})["reply"]
     return OffloadReport.model_validate(reply)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pyroute2 import IPRoute
@@ -14,7 +14,7 @@ from headrace.engine.counts import EngineCounts
 from headrace.engine.link_counts import DeviceCounts, PortCounts
 from headrace.errors import HeadraceError
 from headrace.host.ledger import Ledger
-from headrace.host.plumbing import counts_here
+from headrace.host.plumbing import InterfaceCount
 from headrace.host.settings import Setting
 from headrace.host.sriov import ip
 from headrace.spec.document import Document, PathKey
@@ -27,11 +27,52 @@ _SHARED = frozenset({"mlx4_core", "mlx5_core", "mana"})
 _FOR_USERS = frozenset({"vfio-pci", "uio_pci_generic", "igb_uio"})
 _IP_FAMILIES = {2: "an IPv4", 10: "an IPv6"}
 _GLOBAL = 0  # scope of an address (rtnetlink(7))
+PORTS: tuple[PathKey, ...] = ("testbed", "ports")
 
 
-def resolve(bed: Testbed, doc: Document) -> dict[str, Device]:
+class Unfit(Exception):
+    """A device that no port can be: why, and what is allowed."""
+
+
+Answers = Mapping[str, "Device | str"]
+"""Of each port its device as it is there, or why there is none."""
+
+
+def resolve(
+    bed: Testbed,
+    doc: Document,
+    servers: Mapping[str | None, Callable[[Mapping[str, Device]], Answers]] | None = None,
+) -> dict[str, Device]:
     """Each port's device; that of an interface's name alone is the PCI device behind it. BadInput
-    where this machine has none, its kernel uses it, or a stranger's bundle would run programs."""
+    where its server has none, its kernel uses it, or a stranger's bundle would run programs.
+    `servers`: how those are asked that ports name; without one it is this machine."""
+    _check_trust(bed, doc)
+    ask = servers or {None: answers}
+    devices: dict[str, Device] = {}
+    for server in dict.fromkeys(port.server for port in bed.ports.values()):
+        own = {name: port.to for name, port in bed.ports.items() if port.server == server}
+        for name, answer in ask[server](own).items():
+            if isinstance(answer, str):
+                where = "" if server is None else f"{server}: "
+                raise doc.error((*PORTS, name, "device"), where + answer)
+            devices[name] = answer
+    return {name: devices[name] for name in bed.ports}
+
+
+def answers(devices: Mapping[str, Device]) -> Answers:
+    """This machine's."""
+    return {name: _answer(to) for name, to in devices.items()}
+
+
+def _answer(to: Device) -> Device | str:
+    try:
+        return _resolved(to)
+    except Unfit as why:
+        return str(why)
+
+
+def _check_trust(bed: Testbed, doc: Document) -> None:
+    """BadInput where a stranger's bundle would run programs, or write to sockets."""
     if (dut := bed.external) is not None:
         for key, command in (
             ("start", dut.start),
@@ -40,45 +81,43 @@ def resolve(bed: Testbed, doc: Document) -> dict[str, Device]:
         ):
             if command:
                 doc.check_trusted(("testbed", "dut", key), str(command))
-    return {name: _resolved(port.to, ("testbed", "ports", name, "device"), doc)
-            for name, port in bed.ports.items()}  # fmt: skip
+    for name, port in bed.ports.items():
+        if port.to.socket is not None:
+            doc.check_trusted((*PORTS, name, "device"), port.to.socket, "written to")
 
 
-def _resolved(to: Device, at: tuple[PathKey, ...], doc: Document) -> Device:
+def _resolved(to: Device) -> Device:
+    """The device on this machine; of an interface's name alone it is the PCI device behind it.
+    Unfit where this machine has none, or its kernel uses it."""
     if to.kind in ("af_xdp", "af_packet", "interface") and not (_NET / to.name).exists():
         here = ", ".join(sorted(path.name for path in _NET.iterdir() if path.name != "lo"))
-        raise doc.error(at, f"there is no interface {to.name}; allowed: {here or 'none here'}")
+        raise Unfit(f"there is no interface {to.name}; allowed: {here or 'none here'}")
     if to.interface is not None and (address := _address(to.interface)) is not None:
-        raise doc.error(
-            at,
+        raise Unfit(
             f"{to.interface} has {address}, and all of its packets would be taken; "
             "allowed: an interface without addresses",
         )
-    if to.socket is not None:
-        doc.check_trusted(at, to.socket, "written to")
     if to.kind == "interface":
         device = (_NET / to.name / "device").resolve()
         if not (_PCI / device.name).exists():
-            raise doc.error(
-                at,
+            raise Unfit(
                 f"{to.name} is no PCI device, which DPDK has a driver for; "
                 f"allowed: af_xdp:{to.name}, af_packet:{to.name}",
             )
         to = Device("pci", device.name)
     if to.kind == "pci":
-        _check_pci(to.name, at, doc)
+        _check_pci(to.name)
     return to
 
 
-def _check_pci(address: str, at: tuple[PathKey, ...], doc: Document) -> None:
+def _check_pci(address: str) -> None:
     device = _PCI / address
     if not device.exists():
-        raise doc.error(at, f"there is no PCI device {address}; `headrace doctor` lists NICs")
+        raise Unfit(f"there is no PCI device {address}; `headrace doctor` lists NICs")
     driver = (device / "driver").resolve().name if (device / "driver").exists() else None
     if driver in _SHARED | _FOR_USERS:
         return
-    raise doc.error(
-        at,
+    raise Unfit(
         f"{address} is with the kernel's driver {driver or '(none)'}; allowed: vfio-pci "
         f"(`dpdk-devbind.py --bind=vfio-pci {address}`), or af_xdp:NAME of its interface",
     )
@@ -113,11 +152,12 @@ def make_ready(devices: Mapping[str, Device], ledger: Ledger) -> None:
             ip("link", "set", "dev", name, "up")
 
 
-def with_devices(read: EngineCounts, devices: Mapping[str, Device]) -> EngineCounts:
-    """What the kernel counted at the ports that are interfaces of its own, beside what DPDK did."""
-    if not any(to.interface for to in devices.values()):
-        return read
-    kernel, links = counts_here(), dict(read.links)
+def with_devices(
+    read: EngineCounts, devices: Mapping[str, Device], kernel: Mapping[str, InterfaceCount]
+) -> EngineCounts:
+    """What the kernel counted at the ports that are interfaces of its own, beside what DPDK did.
+    `kernel`: of their machine's interfaces."""
+    links = dict(read.links)
     for name, to in devices.items():
         count, link = kernel.get(to.interface or ""), links.get(name)
         if count is None or not isinstance(link, PortCounts):

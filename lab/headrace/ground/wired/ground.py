@@ -13,17 +13,22 @@ from headrace.engine.place import place
 from headrace.engine.plan import direct_plan
 from headrace.engine.plan_document import Plan, PlanEngine
 from headrace.engine.reading import Reading
-from headrace.ground.contract import Site
+from headrace.engine.running import RunningEngine
+from headrace.ground.contract import AboutEngine, Site
 from headrace.ground.engine_check import PlanCheck
 from headrace.ground.floor import Floor, Floors
 from headrace.ground.inline import DeployedEngine, EnginePoint, engine_of, policy_drops
+from headrace.ground.wired.apart import place_apart
 from headrace.ground.wired.devices import resolve
-from headrace.ground.wired.pair import CHAIN, WiredEngines
+from headrace.ground.wired.here import Here, WireEnd
+from headrace.ground.wired.pair import CHAIN, TESTER, WiredEngines
+from headrace.ground.wired.there import Servers, ThereEngine, at_home
 from headrace.ground.wired.wiring import chain_plan, entry, leaving, tester_plan
 from headrace.record.counters import PortReading
 from headrace.record.facts import Observation
 from headrace.record.verdict import Finding
-from headrace.spec.study import Experiment
+from headrace.spec.deployment import Deployment
+from headrace.spec.study import Experiment, Study
 from headrace.spec.testbed import Device, Testbed
 
 
@@ -34,6 +39,7 @@ class WiredPoint(EnginePoint):
     bed: Testbed
     devices: Mapping[str, Device]
     chain_plan: Plan | None  # None: the device under test is external
+    servers: Servers | None = None  # None: all of it is on this machine
 
     @property
     def runs(self) -> tuple[str, ...]:
@@ -49,6 +55,42 @@ class WiredPoint(EnginePoint):
         external = ("dut-external",) if self.bed.external is not None else ()
         return (*super().labels, *kinds, *external)
 
+    @property
+    def cpus(self) -> frozenset[int]:
+        """Those of servers are held there."""
+        return super().cpus if self.servers is None else frozenset()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        servers = () if self.servers is None else self.servers.there.values()
+        own = (f"lcores from {one.first} on are {one.name}'s" for one in servers if one.first)
+        return (*super().notes, *own)
+
+    def ends(self, site: Site) -> dict[str, WireEnd]:
+        if self.servers is None:
+            here = Here(self.description.engine, site.state)
+            return {TESTER: here, CHAIN: here}
+        self.servers.provide()
+        there = self.servers.there
+        return {TESTER: there[self.tester_server], CHAIN: there[self.chain_server]}
+
+    @property
+    def tester_server(self) -> str:
+        return self.bed.tester_server or ""
+
+    @property
+    def chain_server(self) -> str:
+        return self.bed.chain_server or ""
+
+    @contextlib.contextmanager
+    def alone(self, plan: Plan, site: Site) -> Iterator[RunningEngine]:
+        if self.servers is None:
+            with super().alone(plan, site) as engine:
+                yield engine
+            return
+        with self.ends(site)[TESTER].start(plan, "") as engine:
+            yield engine
+
     def chain_at(self, site: Site) -> Plan | None:
         """The chain's plan with the memory of this run."""
         chain, given = self.chain_plan, site.engine
@@ -61,9 +103,7 @@ class WiredPoint(EnginePoint):
 
     def engines(self, plan: Plan, site: Site) -> WiredEngines:
         """The tester's with this plan, and what it tests."""
-        return WiredEngines(
-            self.description.engine, plan, self.chain_at(site), self.bed, self.devices, site.state
-        )
+        return WiredEngines(self.ends(site), plan, self.chain_at(site), self.bed, self.devices)
 
     @contextlib.contextmanager
     def started(self, plan: Plan, floor: Floor | None, site: Site) -> Iterator[DeployedWired]:
@@ -95,8 +135,20 @@ class DeployedWired(DeployedEngine):
     def __init__(
         self, point: WiredPoint, site: Site, engine: WiredEngines, plan: Plan, floor: Floor | None
     ) -> None:
-        self.bed, self.pair = point.bed, engine
+        self.bed, self.pair, self.wired = point.bed, engine, point
         super().__init__(point, site, engine, plan, floor)
+
+    def about(self) -> AboutEngine:
+        engines = [one for one in (self.pair.tester, self.pair.chain) if one is not None]
+        known = {one.server: one.environment() for one in engines if isinstance(one, ThereEngine)}
+        return AboutEngine(self.engine.info(), self.engine.shielded, known)
+
+    @property
+    def hugepages(self) -> bool:
+        servers = self.wired.servers
+        if servers is None:
+            return super().hugepages
+        return all(one.hugepages for one in servers.there.values())
 
     def parts(self) -> Targets:
         own = super().parts()
@@ -159,14 +211,34 @@ def links_of(ports: Mapping[str, PortReading]) -> list[Finding]:
     ]
 
 
+def memory_of(study: Study) -> Deployment:
+    """What a testbed asks of a machine that has both of its ends, or of each that has one."""
+    deployment, bed = study.deployment, study.testbed
+    if bed is None or bed.external is not None or bed.tester_server != bed.chain_server:
+        return deployment
+    return deployment.model_copy(update={"memory_mb": 2 * deployment.memory_mb})
+
+
 def wired_point(
-    experiment: Experiment, check: PlanCheck, available: list[int], floors: Floors
+    experiment: Experiment,
+    check: PlanCheck,
+    available: list[int],
+    floors: Floors,
+    servers: Servers | None = None,
 ) -> WiredPoint:
+    """`servers`: those of the study, where it has any; `available` is this machine's."""
     doc, description = check.doc, check.description
     bed = experiment.study.testbed
     assert bed is not None
-    devices = resolve(bed, doc)
-    placement = place(experiment, doc, available)
+    if servers is None:
+        devices = resolve(bed, doc)
+        placement = place(experiment, doc, available)
+    else:
+        there = servers.there
+        devices = resolve(bed, doc, {name: one.devices for name, one in there.items()})
+        ends = (there[name] for name in (bed.tester_server, bed.chain_server) if name)
+        placement = place_apart(experiment, doc, *ends)
+        servers.want(placement.cpus, memory_of(experiment.study))
     engine: PlanEngine = engine_of(experiment)
     common = (experiment, description, doc, engine)
     chain = None if bed.external is not None else chain_plan(*common, placement, devices)
@@ -174,10 +246,10 @@ def wired_point(
         placement = replace(placement, segments=())
     plan = tester_plan(*common, placement, devices)
     for one in filter(None, (plan, chain)):
-        check.check(one, experiment)
+        check.check(at_home(one), experiment)
     return WiredPoint(
         experiment, doc, description, placement, plan,
         direct_plan(experiment, placement, description, doc, engine),
         policy_drops(experiment, description), floors=floors,
-        bed=bed, devices=devices, chain_plan=chain,
+        bed=bed, devices=devices, chain_plan=chain, servers=servers,
     )  # fmt: skip

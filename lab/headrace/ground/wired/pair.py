@@ -6,62 +6,84 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
-from headrace.engine.counts import EngineCounts
-from headrace.engine.engine import SHARE_IDLE, SHARE_MEASURING, Engine, EngineRefused, set_share
+from headrace.engine.control import ControlLost
+from headrace.engine.counts import EngineCounts, EngineInfo
+from headrace.engine.engine import SHARE_IDLE, SHARE_MEASURING, set_share
 from headrace.engine.plan_document import Plan
+from headrace.engine.running import RunningEngine
 from headrace.errors import HeadraceError
-from headrace.ground.wired.devices import make_ready, with_devices, without_sockets
+from headrace.ground.wired.devices import with_devices
 from headrace.ground.wired.external import Commands, ExternalDevice
+from headrace.ground.wired.here import WireEnd
 from headrace.ground.wired.wiring import wires
-from headrace.host.ledger import Ledger
-from headrace.host.state import RunState
+from headrace.host.scheduling import Snapshot, snapshot
 from headrace.spec.testbed import Device, Testbed
 
 CHAIN = "dut"
+TESTER = "tester"
+_BOUNDS = ("since", "until")  # of a request for slices, by the clock of who is asked
+_CLOCKS_DIFFER = 1e-3  # the share from which on cycles of two servers are not the same
 _UP_S = 30.0
 _LOOK_S = 0.05
 
 
-class WiredEngines(Engine):
+class WiredEngines(RunningEngine):
     """The tester is first: it listens where ports are sockets. Leaving it ends the tester, then the
     chain: of two that share memory, the one that listens does not outlive the other."""
 
     def __init__(
         self,
-        binary: Path,
+        ends: Mapping[str, WireEnd],
         plan: Plan,
         chain_plan: Plan | None,
         bed: Testbed,
         devices: Mapping[str, Device],
-        state: RunState,
         commands: Commands | None = None,
     ) -> None:
-        """`commands`: of the external device, where its spec does not have all of them."""
-        self._bed, self._devices = bed, devices
-        self._ledger = Ledger(state.path)
-        self.chain: Engine | None = None
+        """`ends`: the machines of TESTER and CHAIN, which may be one. `commands`: of the external
+        device, where its spec does not have all of them."""
+        super().__init__()
+        self._bed, self._ends = bed, ends
+        self._devices = {
+            TESTER: {name: devices[name] for name in bed.tester},
+            CHAIN: {name: devices[name] for name in bed.chain},
+        }
+        self._tester: RunningEngine | None = None
+        self.chain: RunningEngine | None = None
         self.external: ExternalDevice | None = None
+        self._apart_tsc = 0  # what the chain's clock is ahead of the tester's, on another machine
         try:
-            without_sockets({name: devices[name] for name in bed.tester})
-            make_ready(devices, self._ledger)
-            super().__init__(binary, plan, state)
-        except BaseException:
-            self._ledger.undo()
-            raise
-        try:
+            for who, end in ends.items():
+                end.ready(self._devices[who], bed.tester if who == TESTER else ())
+            self._tester = ends[TESTER].start(plan, "")
             if chain_plan is not None:
-                self.chain = _second(binary, chain_plan, state)
+                self.chain = ends[CHAIN].start(chain_plan, CHAIN)
             if bed.external is not None:
-                commands = commands or Commands(bed.external)
-                self.external = ExternalDevice(commands, state.path, self._ledger)
+                self.external = ends[CHAIN].external(commands or Commands(bed.external))
                 self.external.configure()
+            self._check_clocks()
             self._wait_up()
         except BaseException:
             self.close()
             raise
+
+    def _check_clocks(self) -> None:
+        """Cycles of both stand side by side."""
+        if self.chain is None or self._ends[CHAIN] is self._ends[TESTER]:
+            return
+        ours, theirs = self.tester.info().tsc_hz, self.chain.info().tsc_hz
+        if abs(theirs / ours - 1) > _CLOCKS_DIFFER:
+            raise HeadraceError(
+                f"servers: the chain's TSC has {theirs / 1e6:.1f} MHz, the tester's "
+                f"{ours / 1e6:.1f}; allowed: servers whose TSCs have the same rate"
+            )
+
+    @property
+    def tester(self) -> RunningEngine:
+        assert self._tester is not None
+        return self._tester
 
     def _wait_up(self) -> None:
         seconds = _UP_S if self._bed.external is None else self._bed.external.up
@@ -82,66 +104,78 @@ class WiredEngines(Engine):
             time.sleep(_LOOK_S)
 
     @property
+    def pid(self) -> int | None:
+        return self.tester.pid
+
+    @property
     def pids(self) -> dict[str, int]:
-        if self.chain is not None:
-            return {CHAIN: self.chain.pid}
-        if self.external is not None and self.external.pid is not None:
-            return {CHAIN: self.external.pid}
-        return {}
+        own = self.chain.pid if self.chain is not None else None
+        if self.external is not None:
+            own = self.external.pid
+        return {} if own is None else {CHAIN: own}
 
     @contextlib.contextmanager
     def measuring(self) -> Iterator[None]:
         """Both alike, as each is the other's bottleneck otherwise."""
-        for pid in self.pids.values():
-            set_share(pid, SHARE_MEASURING)
-        try:
-            with super().measuring():
-                yield
-        finally:
-            for pid in self.pids.values():
-                set_share(pid, SHARE_IDLE)
+        with contextlib.ExitStack() as both:
+            if self.chain is not None:
+                both.enter_context(self.chain.measuring())
+            elif self.pids:
+                set_share(self.pids[CHAIN], SHARE_MEASURING)
+                both.callback(set_share, self.pids[CHAIN], SHARE_IDLE)
+            both.enter_context(self.tester.measuring())
+            self.shielded = self.tester.shielded
+            yield
+
+    def scheduled(self) -> Snapshot:
+        return self.tester.scheduled()
+
+    def scheduled_beside(self) -> Snapshot | None:
+        if self.chain is not None:
+            return self.chain.scheduled()
+        return snapshot(*self.pids.values()) if self.pids else None
+
+    def lost(self, why: ControlLost) -> HeadraceError:
+        return why  # each of the two has its own
+
+    def info(self) -> EngineInfo:
+        return self.tester.info()
 
     def request(self, cmd: str, **arguments: Any) -> dict[str, Any]:
-        """Slices are of both: their clock is the same."""
-        reply = super().request(cmd, **arguments)
+        """Slices are of both, each by its own machine's clock."""
+        reply = self.tester.request(cmd, **arguments)
         if cmd == "slices" and self.chain is not None:
-            own = self.chain.request(cmd, **arguments)
+            there = {at: arguments[at] + self._apart_tsc for at in _BOUNDS if at in arguments}
+            own = self.chain.request(cmd, **(arguments | there))
             reply["segments"] = {**reply["segments"], **own["segments"]}
         return reply
 
     def exposed(self) -> Mapping[str, str]:
         own = {} if self.chain is None else {CHAIN: self.chain.exposed()[""]}
-        return {**super().exposed(), **own}
+        return {**self.tester.exposed(), **own}
 
     def read(self) -> EngineCounts:
         with self.turn:
-            read = super().read()
+            read = self.tester.read()
             if self.chain is not None:
-                read = beside(read, self.chain.read())
+                chain = self.chain.read()
+                if self._ends[CHAIN] is not self._ends[TESTER]:
+                    self._apart_tsc = chain.tsc - read.tsc
+                read = beside(read, chain)
             if self.external is not None:
                 self.external.check_alive()
                 read = read.model_copy(update={"dut": self.external.counters()})
-        read = with_devices(read, self._devices)
+        for who, devices in self._devices.items():
+            if any(to.interface for to in devices.values()):
+                read = with_devices(read, devices, self._ends[who].interfaces())
         return read.model_copy(update={"missing": missing(read, self._bed)})
 
     def close(self) -> None:
-        super().close()
-        if self.chain is not None:
-            self.chain.close()
-        if self.external is not None:
-            self.external.close()
-        self._ledger.undo()
-
-
-def _second(binary: Path, plan: Plan, state: RunState) -> Engine:
-    """DPDK numbers a packet socket's fanout group by process and interface, so that two engines
-    may have one number, which the kernel refuses; another process has another."""
-    try:
-        return Engine(binary, plan, state, folder=CHAIN)
-    except EngineRefused as error:
-        if "PACKET_FANOUT" not in error.problem:
-            raise
-        return Engine(binary, plan, state, folder=CHAIN)
+        for one in (self._tester, self.chain, self.external):
+            if one is not None:
+                one.close()
+        for end in self._ends.values():
+            end.undo()
 
 
 def beside(tester: EngineCounts, chain: EngineCounts) -> EngineCounts:

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A study over two servers, each with an SSH server, as a user runs it from a third one."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.record.bundle import Bundle
+from support.lab import COMMAND, wait_for
+from support.netns import Lan
+from support.servers import SSHD, Servers
+from support.wires import counted, wire
+
+pytestmark = [
+    pytest.mark.needs_root,
+    pytest.mark.skipif(not Path(SSHD).exists(), reason=f"no {SSHD}: `make setup`"),
+]
+
+ENDS = {"left": "gen", "right": "gen", "in": "dut", "out": "dut"}
+
+
+@pytest.fixture
+def two(lan: Lan, engine_binary: Path) -> Iterator[Servers]:
+    with Servers(lan, engine_binary, ("gen", "dut")) as servers:
+        yield servers
+
+
+def cabled(lan: Lan, two: Servers) -> str:
+    """The namespace with the wires between the two."""
+    wires = lan.namespace("w")
+    at = {name: two.servers[server].namespace for name, server in ENDS.items()}
+    wire(lan, wires, {"hrleft": at["left"], "hrin": at["in"]})
+    wire(lan, wires, {"hrright": at["right"], "hrout": at["out"]})
+    return wires
+
+
+def study(two: Servers, cpus: list[int], **more: Any) -> dict[str, Any]:
+    ports = {n: {"device": f"af_xdp:hr{n}", "server": s} for n, s in ENDS.items()}
+    return {
+        "name": "two-servers",
+        "chain": [{"acl": {"rules_file": "my.rules", "default": "deny"}}, "l2fwd"],
+        "servers": {name: one.spec for name, one in two.servers.items()},
+        "testbed": {"ports": ports, "tester": ["left", "right"], "chain": ["in", "out"]},
+        "deployment": {
+            "hugepages": False,
+            "memory_mb": 256,
+            "execution": "rtc",
+            "lcores": {"traffic": cpus[:1], "chain": cpus[-1:]},
+        },
+        "workload": {"direction": "both"},
+        "warmup": 0,
+        "measure": {"loads": [2000], "trial": 0.5},
+    } | more
+
+
+def started(two: Servers, folder: Path, spec: dict[str, Any]) -> subprocess.Popen[str]:
+    (folder / "spec.yaml").write_text(json.dumps(spec))
+    rule = "@0.0.0.0/0\t0.0.0.0/0\t0 : 65535\t0 : 65535\t0x11/0xFF\t0x0000/0x0000\n"
+    (folder / "my.rules").write_text(rule)
+    command = [str(COMMAND), "run", "spec.yaml", "--out", "b", "--json"]
+    return subprocess.Popen(
+        ["ip", "netns", "exec", two.lab, *command], cwd=folder, env=two.environment,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def test_generator_and_chain_on_servers(
+    lan: Lan, two: Servers, tmp_path: Path, cpus: list[int]
+) -> None:
+    """Both ways: nftables counts as many packets on all ways as were sent and received; the rules
+    were taken to the chain's server; nothing is left on either."""
+    wires = cabled(lan, two)
+    lab = started(two, tmp_path, study(two, cpus))
+    _, said = lab.communicate(timeout=120)
+    assert lab.returncode == 0, said
+    trials = Bundle(tmp_path / "b").trials()
+    for direction in ("forward", "reverse"):
+        [one] = [trial for trial in trials if trial.direction == direction]
+        assert (one.sent, one.received, one.drops) == (1000, 1000, {})
+    # One more proved each way before the trial.
+    assert [counted(lan, wires, f"hr{name}") for name in ENDS] == [1001] * 4
+    [both] = [one for one in trials if one.direction == "both"]
+    assert both.counters is not None
+    for port in both.counters.ports.values():
+        assert {port.rx_packets, port.tx_packets, port.device_rx, port.device_tx} == {1000}
+    lcores = {one.cpu for one in both.counters.workers}
+    assert lcores == {cpus[0], 1000 + cpus[-1]}
+    environment = Bundle(tmp_path / "b").environment
+    assert environment is not None
+    assert set(environment.servers) == {"gen", "dut"}
+    assert wait_for(lambda: not any(one.left() for one in two.servers.values()), 10)
+
+
+KILLED = ("connection", "stalled", "agent", "guard", "lab")
+
+
+def victim(two: Servers, lab: subprocess.Popen[str], kind: str, server: str) -> int | None:
+    """None: it is not there (yet)."""
+    if kind == "lab":
+        return lab.pid
+    one = two.servers[server]
+    if kind in ("connection", "stalled"):
+        return max(one.sessions(), default=None)
+    agents = [pid for pid, text in one.processes() if text.rstrip().endswith(" agent")]
+    if not agents:
+        return None
+    return min(agents) if kind == "guard" else max(agents)
+
+
+def kill_at_random(
+    two: Servers, folder: Path, cpus: list[int], kind: str, draw: random.Random
+) -> None:
+    """A run of a minute, in which one process is killed at some moment: all ends by itself."""
+    spec = study(two, cpus, measure={"loads": [1000], "trial": 60})
+    lab, server = started(two, folder, spec), draw.choice(["gen", "dut"])
+    time.sleep(draw.uniform(0.5, 8))
+    assert wait_for(lambda: victim(two, lab, kind, server) is not None, 30), (kind, server)
+    pid = victim(two, lab, kind, server)
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP if kind == "stalled" else signal.SIGKILL)
+    _, words = lab.communicate(timeout=90)
+    try:
+        assert wait_for(lambda: not any(one.left() for one in two.servers.values()), 60), [
+            one.left() for one in two.servers.values()
+        ]
+        assert lab.returncode != 0
+        if kind != "lab":
+            assert f"headrace: servers.{server}: connection lost" in words.strip().splitlines()[-1]
+    finally:
+        if kind == "stalled":
+            os.kill(pid, signal.SIGKILL)
+    shutil.rmtree(folder / "b", ignore_errors=True)
+
+
+def test_kills_leave_nothing(lan: Lan, two: Servers, tmp_path: Path, cpus: list[int]) -> None:
+    """HEADRACE_KILLS times: the connection, the agent, the process that watches over it, the lab,
+    and a connection by which nothing comes any more."""
+    cabled(lan, two)
+    for name, server in ENDS.items():
+        lan.sysctl(two.servers[server].namespace, f"net.ipv6.conf.hr{name}.disable_ipv6", "0")
+    draw = random.Random(int(os.environ.get("HEADRACE_SEED", "21")))
+    for i in range(int(os.environ.get("HEADRACE_KILLS", "2"))):
+        kill_at_random(two, tmp_path, cpus, KILLED[(i * 2) % len(KILLED)], draw)
+        for name, server in ENDS.items():
+            path = f"/proc/sys/net/ipv6/conf/hr{name}/disable_ipv6"
+            value = lan.inside(two.servers[server].namespace, "cat", path)
+            assert value.strip() == "0", (i, name)
