@@ -137,6 +137,10 @@ class ExternalDut(Spec):
     read: Command | None = None
     up: Annotated[Seconds, Field(gt=0, le=3600)] = 30.0  # until its links are up, at most
 
+    @property
+    def commanded(self) -> bool:
+        return bool(self.start or self.configure or self.read)
+
 
 def _dut(value: Any) -> Any:
     if value == "external":

@@ -60,7 +60,7 @@ class WiredEngines(RunningEngine):
             self._tester = ends[TESTER].start(plan, "")
             if chain_plan is not None:
                 self.chain = ends[CHAIN].start(chain_plan, CHAIN)
-            if bed.external is not None:
+            if bed.external is not None and (commands or bed.external.commanded):
                 self.external = ends[CHAIN].external(commands or Commands(bed.external))
                 self.external.configure()
             self._check_clocks()

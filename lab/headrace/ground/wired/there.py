@@ -138,8 +138,7 @@ class There:
         return {name: InterfaceCount(**one) for name, one in counts.items()}
 
     def external(self, commands: Commands) -> ExternalDevice:
-        """One without commands, as the spec sees to it: nothing is done there."""
-        raise NotImplementedError(f"servers.{self.name}: {commands.place}")
+        raise HeadraceError(f"{commands.place}: its commands are for this machine alone")
 
     def environment(self, engine: str) -> Environment:
         return Environment.model_validate(self.ask("about", name=engine)["environment"])
