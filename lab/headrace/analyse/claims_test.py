@@ -64,6 +64,8 @@ def measured(tmp_path: Path) -> Bundle:
     ("value", "verdict"),
     [
         ({"expected": 2e6}, "confirmed"),
+        ({"expected": "2e6"}, "confirmed"),  # as YAML has 2e6
+        ({"expected": ["1.5e6", "2e+6"]}, "confirmed"),
         ({"published": 2.1e6}, "contradicted"),
         ({"published": 2.1e6, "tolerance": "5%"}, "confirmed"),
         ({"published": 2.2e6, "tolerance": "5%"}, "contradicted"),

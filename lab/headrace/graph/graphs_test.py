@@ -20,7 +20,7 @@ from headrace.graph.count import GraphCounter
 from headrace.graph.draw import one_line
 from headrace.graph.enumerate import Enumerator, parse, stream
 from headrace.graph.knowledge import EMPTY, Category, Knowledge, KnownVnf, PlacedRule, load
-from headrace.graph.plain_model import Model
+from headrace.graph.plain_testdata import Model
 from headrace.graph.problem import WantedVnf, compile_problem, resolve
 from headrace.graph.unrank import Unranker, combination, multiset, sample
 from headrace.spec.appliance import Base

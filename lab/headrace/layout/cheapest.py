@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.layout.placing import FAR, between, from_door, lcores_of, segment_work
+from headrace.layout.placing import FAR, between, from_door, lcores_of
 from headrace.spec.placement import FINE, PlacementProblem, ThreadMode
 
 Array = NDArray[Any]
@@ -260,7 +260,3 @@ class PricedWays:
             origin = from_door(self.tables.problem, chain.doors[door], area)
             ways.append(ChainWay(door, (SegmentKey(0, end, area, origin), *segments)))
         return ways
-
-
-def work_of(problem: PlacementProblem, chain: int, key: SegmentKey) -> int:
-    return segment_work(problem.chains[chain], key.first, key.end, key.area, key.origin)

@@ -106,9 +106,6 @@ class Placing:
     def _until(self, part: float) -> float:
         return self.began + part * self.seconds
 
-    def _left(self) -> float:
-        return self._until(1.0) - time.monotonic()
-
     # --- placements ---
 
     def _mode(self, number: int) -> _Mode:

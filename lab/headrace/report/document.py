@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 
 from headrace.report.charts.bars import Bars
 from headrace.report.charts.course import Course
@@ -212,19 +212,6 @@ class Document:
     answers: tuple[Answer, ...] = ()
     cautions: tuple[str, ...] = ()  # what a reader must know before reading any figure
     sections: tuple[Section, ...] = field(default_factory=tuple)
-
-
-_ADAPTER: TypeAdapter[Document] = TypeAdapter(Document)
-
-
-def as_data(document: Document) -> dict[str, Any]:
-    """For JSON."""
-    data: dict[str, Any] = _ADAPTER.dump_python(document, mode="json")
-    return data
-
-
-def of_data(data: object) -> Document:
-    return _ADAPTER.validate_python(data)
 
 
 def curves(series: Sequence[Series], axes: Axes, bands: Sequence[Band] = ()) -> Chart:

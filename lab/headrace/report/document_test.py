@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import io
-import json
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter
 from rich.console import Console
 
 from headrace.analyse.report import report
@@ -26,9 +26,7 @@ from headrace.report.document import (
     Row,
     Section,
     Table,
-    as_data,
     curves,
-    of_data,
 )
 from headrace.report.hosting import anatomy
 from headrace.report.measured import document
@@ -63,7 +61,8 @@ def shown(request: pytest.FixtureRequest, bundle_path: Path) -> Document:
 
 
 def test_json_has_all_of_it(shown: Document) -> None:
-    read = of_data(json.loads(json.dumps(as_data(shown))))
+    adapter: TypeAdapter[Document] = TypeAdapter(Document)
+    read = adapter.validate_json(adapter.dump_json(shown))
     assert read == shown
     assert html.render(read) == html.render(shown)
 

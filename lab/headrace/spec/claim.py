@@ -3,14 +3,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from typing import Annotated, Any
 
-from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    model_validator,
+)
 
 from headrace.spec.base import Ratio, Spec
 from headrace.spec.group import Needs
 
-Number = StrictInt | StrictFloat
+_EXPONENT = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?[eE][+-]?[0-9]+")
+
+
+def _number(value: Any) -> Any:
+    """YAML 1.1 takes 1e9 for text: a number has a point and a sign before its exponent there."""
+    written = isinstance(value, str) and _EXPONENT.fullmatch(value)
+    return float(value) if written else value
+
+
+Number = Annotated[StrictInt | StrictFloat, BeforeValidator(_number)]
 Range = Annotated[tuple[Number, ...], Field(min_length=2, max_length=2)]
 Value = StrictBool | Number | StrictStr | Range
 

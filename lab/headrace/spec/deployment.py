@@ -273,7 +273,6 @@ def _tag(value: Any) -> str:
     return f"kind {kind}" if kind in ("appliances", "offload") else "functions"
 
 
-AnyHosting = Hosting | Appliances | Offload
 _OneHosting = Annotated[
     Annotated[Hosting, Tag("functions")]
     | Annotated[Appliances, Tag("kind appliances")]
