@@ -324,10 +324,11 @@ def on_server(doc: Document, server: str | None) -> Document:
     if asked is not None and asked.fitted is not None:
         problem = f"the table is of {asked.server}"
         raise bad_value("--on", server, problem=problem, allowed="a study of a chain")
-    given = Path(server)
-    named = str(given.resolve()) if given.is_file() else server
+    given, named, inputs = Path(server), server, doc.inputs
+    if server not in inputs and given.is_file():  # else it is headrace's own, or a bundle's copy
+        named = str(given.resolve())
+        inputs = {**inputs, named: given.resolve()}
     data = {**doc.data, "ground": {"simulated": {"server": named}}}
-    inputs = {**doc.inputs, named: given.resolve()} if given.is_file() else doc.inputs
     return dataclasses.replace(doc, data=data, inputs=inputs)
 
 

@@ -69,7 +69,7 @@ class Grounds:
 
         key = (server_named(doc, asked.server), asked.simulated.engine)
         if key not in self._described:
-            self._described[key] = SimulatedGround.of(*key)
+            self._described[key] = SimulatedGround.of(*key, doc)
         return self._described[key]
 
     @cached_property

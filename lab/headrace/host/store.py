@@ -13,6 +13,7 @@ from headrace.errors import BadInput, bad_value
 from headrace.host.programs import shipped
 from headrace.host.server import detect
 from headrace.spec.calibration import Calibration
+from headrace.spec.described import read_server
 from headrace.spec.document import Document
 from headrace.spec.invalid import sentence
 
@@ -54,6 +55,18 @@ def server_named(doc: Document, given: str) -> Path:
         return beside
     names = ", ".join(sorted(file.stem for file in shipped("servers").glob("*.yaml")))
     raise bad_value("server", given, problem="no such file", allowed=f"a file, or one of {names}")
+
+
+def server_files(doc: Document, given: str) -> dict[str, Path]:
+    """What a bundle needs to be replayed elsewhere, by the names that the spec and the description
+    use: the description, and the one that its costs are from. None of headrace's own servers."""
+    file = server_named(doc, given)
+    if file.parent == shipped("servers"):
+        return {}
+    described, server = read_server(file, doc)
+    costs = server.costs
+    named = {} if costs is None else {str(costs): described.resolve(costs)}
+    return {given: file, **named}
 
 
 def save(file: Path, model: BaseModel) -> None:

@@ -8,6 +8,7 @@ Cycles are those of its core clock.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -278,17 +279,21 @@ def figures_of(model: Spec, at: str = "") -> Iterator[tuple[str, Sourced]]:
                 yield from figures_of(one, here)
 
 
-def read_server(file: Path) -> tuple[Document, DescribedServer]:
-    doc = document.load(file)
+def read_server(file: Path, of: Document | None = None) -> tuple[Document, DescribedServer]:
+    """`of`: the study that names it. A bundle's copy names other copies of that bundle only."""
+    inputs = {} if of is None else of.inputs
+    copied = of is not None and of.bundled and file in inputs.values()
+    doc = replace(document.load(file, inputs), bundled=copied)
     try:
         return doc, DescribedServer.model_validate(doc.data)
     except ValidationError as error:
         raise explain(doc, error, DescribedServer) from None
 
 
-def with_costs(file: Path) -> tuple[DescribedServer, DescribedServer]:
-    """A server, and the one that its functions' costs were measured on: itself, or another."""
-    doc, server = read_server(file)
+def with_costs(file: Path, of: Document | None = None) -> tuple[DescribedServer, DescribedServer]:
+    """A server, and the one that its functions' costs were measured on: itself, or another.
+    `of`: the study that names it."""
+    doc, server = read_server(file, of)
     if server.costs is None:
         return server, server
     _, other = read_server(doc.resolve(server.costs))

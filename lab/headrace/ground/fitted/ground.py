@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from headrace.ground.computed import Computed, about_server
 from headrace.ground.contract import AboutServer, Checked, Offer, Site, resolved_of
 from headrace.ground.fitted.table import FittedRow, FittedRows, fit_rows
-from headrace.host.programs import shipped
-from headrace.host.store import server_named
+from headrace.host.store import server_files, server_named
 from headrace.record.estimates import Predicted
 from headrace.record.facts import Facts, Observation
 from headrace.record.figures import Figures, gbps
@@ -31,15 +30,12 @@ class FittedGround:
         [(study, _)] = studies(doc)
         assert study.ground is not None and study.ground.fitted is not None
         asked = study.ground.fitted
-        described = server_named(doc, asked.server)
-        server = read_server(described)[1]
+        server = read_server(server_named(doc, asked.server), doc)[1]
         fit = fit_rows(doc, asked, server)
         points = [
             FittedPoint(_undisturbed(study, row), asked, server, row, fit) for row in fit.rows
         ]
-        files = {asked.table: doc.resolve(asked.table)}
-        if described.parent != shipped("servers"):
-            files[asked.server] = described
+        files = {asked.table: doc.resolve(asked.table), **server_files(doc, asked.server)}
         notes = (f"fitted for {server.name}, {server.about}", *_left_out(fit))
         return Checked(points, files, 0.0, notes=notes, computed=points)
 

@@ -31,13 +31,14 @@ from headrace.ground.simulated.priced_hosted import priced_hosted, spread
 from headrace.ground.simulated.refuse import check_covered
 from headrace.ground.simulated.waiting import delays_ns
 from headrace.host.programs import find_engine
+from headrace.host.store import server_files
 from headrace.record.facts import Observation
 from headrace.record.resolved import ResolvedSimulation
 from headrace.record.segments import Segment
 from headrace.spec.collect import Collect
 from headrace.spec.described import DescribedServer, with_costs
 from headrace.spec.document import Document
-from headrace.spec.study import Experiment, Study, expand
+from headrace.spec.study import Experiment, Study, expand, ground_of
 
 
 @dataclass(frozen=True)
@@ -49,16 +50,18 @@ class SimulatedGround:
     engine: str
 
     @classmethod
-    def of(cls, file: Path, engine: str) -> SimulatedGround:
-        """`file`: the server's description."""
-        server, home = with_costs(file)
+    def of(cls, file: Path, engine: str, doc: Document) -> SimulatedGround:
+        """`file`: the server's description, that the study `doc` names."""
+        server, home = with_costs(file, doc)
         return cls(server, home, engine)
 
     def check(self, doc: Document) -> Checked:
         description = describe(find_engine())
         experiments = list(expand(doc))
         points = [self._point(one, doc, description) for one in experiments]
-        files = input_files(experiments, doc, description)
+        asked = ground_of(doc)
+        assert asked is not None
+        files = {**input_files(experiments, doc, description), **server_files(doc, asked.server)}
         return Checked(points, files, 0.0, notes=(self._note(),), computed=points)
 
     def _point(self, one: Experiment, doc: Document, description: Description) -> SimulatedPoint:

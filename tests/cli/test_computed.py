@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Studies that are computed: a published table with its claims, a described server; each replayed
+from another folder, without the files that it was made from."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from headrace.cli._testdata import valid
+from support.lab import headrace
+
+pytestmark = pytest.mark.parallel
+REPO = Path(__file__).resolve().parents[2]
+
+
+def rates(bundle: Path) -> list[Any]:
+    table = f"'{bundle}/results.parquet'"
+    query = f"select execution, throughput_pps, latency_ns from {table} order by execution"
+    return duckdb.sql(query).fetchall()
+
+
+def replayed(folder: Path, engine: Path) -> Path:
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    done = headrace("run", "../b", "--out", "c", folder=elsewhere, engine=engine)
+    assert done.returncode == 0, done.stderr
+    return elsewhere / "c"
+
+
+@pytest.mark.parametrize("way", ["in the spec", "--on"])
+def test_a_described_server_of_ones_own_goes_along(
+    engine_binary: Path, tmp_path: Path, way: str
+) -> None:
+    """With the server that its functions' costs are from."""
+    servers = tmp_path / "mine"
+    servers.mkdir()
+    for name in ("packetmill", "reference"):
+        shutil.copy(REPO / "servers" / f"{name}.yaml", servers)
+    described = servers / "packetmill.yaml"
+    text = described.read_text().replace("name: packetmill", "name: my-own")
+    described.write_text(text + ("" if "costs:" in text else "costs: reference.yaml\n"))
+    ground = f"ground: {{simulated: {{server: {described}}}}}\n" if way != "--on" else ""
+    (tmp_path / "s.yaml").write_text(
+        f"name: own-server\nchain: [l2fwd]\nmeasure: {{max: true}}\n{ground}"
+    )
+    on = ("--on", "mine/packetmill.yaml") if way == "--on" else ()
+    done = headrace("run", "s.yaml", *on, "--out", "b", folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 0, done.stderr
+    rows = rates(tmp_path / "b")
+    shutil.rmtree(servers)
+    assert rates(replayed(tmp_path, engine_binary)) == rows
+
+
+def test_a_published_table_is_a_study(
+    engine_binary: Path, shared_data: Path, tmp_path: Path
+) -> None:
+    table = shared_data / "published" / "cnf_testbed_ndr.csv"
+    given = ("run", "cnf-testbed", "--input", f"{table.name}={table}", "--out", "b", "--claims")
+    done = headrace(*given, "--json", folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 0, done.stderr
+    output = valid("run", done.stdout)
+    assert [one["verdict"] for one in output["claims"]] == ["confirmed"] * 2
+    assert [one["ground"] for one in output["results"]].count("fitted") == 8
+
+    rows = rates(tmp_path / "b")
+    assert len(rows) == 48
+    assert rates(replayed(tmp_path, engine_binary)) == rows
+
+    shown = headrace("report", "b", folder=tmp_path, engine=engine_binary)
+    assert "40 figures predicted, and 8 fitted on" in shown.stdout
+    assert "8.8 % more arrived than were sent" in shown.stdout
