@@ -80,6 +80,7 @@ def test_a_bundle_of_a_run(run: tuple[Path, int, Any], engine_binary: Path) -> N
             assert printed["results"] == output["results"]
 
 
+@pytest.mark.parallel
 @pytest.mark.parametrize(
     ("command", "arguments"),
     [("nf", ["nf"]), ("nf NAME", ["nf", "acl"]), ("nf NAME", ["nf", "ring"])],
@@ -92,6 +93,7 @@ def test_what_the_engine_describes(
     assert valid(command, done.stdout)
 
 
+@pytest.mark.parallel
 def test_each_function_and_link_has_one_line(tmp_path: Path, engine_binary: Path) -> None:
     done = headrace("nf", folder=tmp_path, engine=engine_binary)
     kinds = json.loads(headrace("nf", "--json", folder=tmp_path, engine=engine_binary).stdout)
@@ -103,6 +105,7 @@ def test_each_function_and_link_has_one_line(tmp_path: Path, engine_binary: Path
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
+@pytest.mark.parallel
 def test_a_query_that_cannot_be_asked(tmp_path: Path, engine_binary: Path) -> None:
     (tmp_path / "study.yaml").write_text(STUDY.replace("max(received", "max(recieved"))
     done = headrace("run", "study.yaml", folder=tmp_path, engine=engine_binary)

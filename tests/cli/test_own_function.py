@@ -64,6 +64,7 @@ def test_from_new_to_measured(engine_binary: Path, tmp_path: Path) -> None:
     assert "deployment.functions" in done.stderr and "--trust" in done.stderr
 
 
+@pytest.mark.parallel
 @pytest.mark.parametrize(
     ("code", "message"),
     [

@@ -6,8 +6,12 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import pytest
+
 from headrace.measure.audit import audit
 from headrace.record.facts import Facts
+
+pytestmark = pytest.mark.parallel
 
 
 def published(row: dict[str, str]) -> Facts:

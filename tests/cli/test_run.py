@@ -109,6 +109,7 @@ def test_replay_and_diff(first: tuple[Path, Any], engine_binary: Path) -> None:
     assert "Traceback" not in compared.stderr
 
 
+@pytest.mark.parallel
 def test_the_functions_describe_themselves(engine_binary: Path, tmp_path: Path) -> None:
     done = headrace("nf", "acl", "--json", folder=tmp_path, engine=engine_binary)
     assert done.returncode == 0, done.stderr

@@ -14,6 +14,8 @@ import pytest
 SETUP = Path(__file__).parents[2] / "scripts" / "setup.sh"
 SYSTEM = Path("/usr/bin")
 
+pytestmark = pytest.mark.parallel
+
 
 @pytest.fixture
 def private(tmp_path: Path) -> Path:

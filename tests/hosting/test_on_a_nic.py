@@ -13,6 +13,9 @@ from support.lab import headrace, state_left
 NO_NIC = "this machine has no NIC with SR-IOV functions (`headrace doctor` says what it has)"
 
 
+pytestmark = pytest.mark.parallel  # each is refused before anything runs
+
+
 def spec(hosting: str = "process", network: str = "sriov", more: str = "", frame: int = 128) -> str:
     return f"""
 name: on-a-nic

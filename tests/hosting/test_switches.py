@@ -105,6 +105,7 @@ def test_packets_come_through(
         assert anatomy["vnf_ns"] > 0 and anatomy["queue_ns"] == 0
 
 
+@pytest.mark.parallel
 @pytest.mark.parametrize(
     ("kind", "network", "more", "message"),
     [
@@ -159,6 +160,7 @@ def test_the_switch_and_its_ports_count_alike(engine_binary: Path, tmp_path: Pat
     assert given == sum(p["rx_packets"] + p["rx_missed"] for p in ports.values())
 
 
+@pytest.mark.parallel
 def test_long_frames_are_refused(engine_binary: Path, tmp_path: Path) -> None:
     (tmp_path / "spec.yaml").write_text(spec("process", "ovs-dpdk").replace("[128]", "[9000]"))
     done = headrace("run", "spec.yaml", "--check", folder=tmp_path, engine=engine_binary)

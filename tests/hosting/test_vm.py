@@ -265,6 +265,7 @@ def test_the_host_outlives_its_machines(engine_binary: Path, tmp_path: Path, net
     killed_vnfs(tmp_path, engine_binary, 30, 500, 2, timeout=300)
 
 
+@pytest.mark.parallel
 @pytest.mark.parametrize(
     ("hosting", "variables", "message"),
     [
@@ -385,6 +386,7 @@ def test_an_image_of_the_users_with_traffic_both_ways(engine_binary: Path, tmp_p
     assert all(result["received"] == result["sent"] > 0 for result in results)
 
 
+@pytest.mark.parallel
 def test_an_image_shares_no_machine(engine_binary: Path, tmp_path: Path) -> None:
     (tmp_path / "disk").touch()
     (tmp_path / "spec.yaml").write_text(spec("[l2fwd, {appliance: {image: disk}}]"))

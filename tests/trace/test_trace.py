@@ -26,6 +26,7 @@ WAY = ["net_dev_queue", "net_dev_start_xmit", "netif_rx", "netif_receive_skb"]
 TCP_WAY = [*WAY, "tcp_probe", "skb_copy_datagram_iovec"]
 
 
+@pytest.mark.parallel
 @pytest.mark.parametrize(
     ("options", "named"),
     [
@@ -47,6 +48,7 @@ def test_bad_input(tracer_binary: Path, options: list[str], named: list[str]) ->
     assert all(n in done.stderr for n in named), done.stderr
 
 
+@pytest.mark.parallel
 def test_check_says_why(tracer_binary: Path) -> None:
     done = subprocess.run([tracer_binary, "--check"], capture_output=True, text=True, timeout=60)
     for backend in json.loads(done.stdout).values():
