@@ -53,7 +53,7 @@ static const char *filled(const uint8_t *data, size_t size)
 		fd = memfd_create("routes", MFD_CLOEXEC);
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	}
-	if (fd < 0 || ftruncate(fd, 0) || pwrite(fd, data, size, 0) != (ssize_t)size)
+	if (fd < 0 || pwrite(fd, data, size, 0) != (ssize_t)size || ftruncate(fd, (off_t)size))
 		abort();
 	return path;
 }

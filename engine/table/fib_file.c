@@ -4,12 +4,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <zlib.h>
 
 #include "fib.h"
 
 #define LINE_BYTES 512
 #define READ_BUFFER_BYTES (1u << 18)
+#define READ_BUFFER_LEAST (1u << 13)
 
 struct reader {
 	struct fib *f;
@@ -161,6 +163,16 @@ static int load(struct reader *r, struct err *err)
 		    fib_route_format(r->f->conf.key, &route, text), err);
 }
 
+/* Room for three times as much is made and given back: little for a short file. */
+static unsigned int buffer_bytes(const char *file)
+{
+	struct stat st;
+	uint64_t bytes = stat(file, &st) || !S_ISREG(st.st_mode) ? READ_BUFFER_BYTES : (uint64_t)st.st_size;
+
+	return bytes < READ_BUFFER_LEAST ? READ_BUFFER_LEAST
+	       : bytes > READ_BUFFER_BYTES ? READ_BUFFER_BYTES : (unsigned int)bytes;
+}
+
 int fib_load_file(struct fib *f, const char *file, const struct fib_resolve *resolve,
 		  uint64_t *loaded, struct err *err)
 {
@@ -171,7 +183,7 @@ int fib_load_file(struct fib *f, const char *file, const struct fib_resolve *res
 	if (!gz)
 		return err_set(err, errno ? errno : ENOMEM, file, "cannot open: %s",
 			       strerror(errno ? errno : ENOMEM));
-	gzbuffer(gz, READ_BUFFER_BYTES);
+	gzbuffer(gz, buffer_bytes(file));
 	rc = parse_file(&r, gz, err);
 	gzclose(gz);
 	if (!rc && r.n)
