@@ -102,6 +102,47 @@ def test_generator_and_chain_on_servers(
     assert wait_for(lambda: not any(one.left() for one in two.servers.values()), 10)
 
 
+@pytest.fixture
+def three(lan: Lan, engine_binary: Path) -> Iterator[Servers]:
+    with Servers(lan, engine_binary, ("gen", "dut", "next")) as servers:
+        yield servers
+
+
+def test_a_chain_over_two_servers(
+    lan: Lan, three: Servers, tmp_path: Path, cpus: list[int]
+) -> None:
+    """gen -> dut -> next -> gen: as many packets on each wire, both ways."""
+    wires, at = lan.namespace("w"), {n: one.namespace for n, one in three.servers.items()}
+    ends = {**ENDS, "out": "next", "east": "dut", "west": "next"}
+    for one, other in (("left", "in"), ("east", "west"), ("right", "out")):
+        wire(lan, wires, {f"hr{name}": at[ends[name]] for name in (one, other)})
+    spec = study(three, cpus)
+    spec["chain"] = [
+        {"nf": "l2fwd", "server": "dut"},
+        {"name": "again", "nf": "l2fwd", "server": "next"},
+    ]
+    spec["testbed"] = {
+        "ports": {n: {"device": f"af_xdp:hr{n}", "server": s} for n, s in ends.items()},
+        "tester": ["left", "right"],
+        "chain": ["in", "east", "west", "out"],
+    }
+    spec["deployment"]["lcores"] = {"traffic": cpus[:1]}
+    spec["measure"] = {"loads": [1000], "trial": 0.5}
+    lab = started(three, tmp_path, spec)
+    _, words = lab.communicate(timeout=150)
+    assert lab.returncode == 0, words
+    trials = Bundle(tmp_path / "b").trials()
+    ways = [one for one in trials if one.direction != "both"]
+    assert [(one.sent, one.received, one.drops) for one in ways] == [(500, 500, {})] * 2
+    # One more proved each way before the trial.
+    assert [counted(lan, wires, f"hr{name}") for name in ends] == [501] * 6
+    [both] = [one for one in trials if one.direction == "both"]
+    assert both.counters is not None
+    assert {p.rx_packets for p in both.counters.ports.values()} == {500}
+    assert {one.cpu // 1000 for one in both.counters.workers} == {0, 1, 2}
+    assert wait_for(lambda: not any(one.left() for one in three.servers.values()), 10)
+
+
 KILLED = ("connection", "stalled", "agent", "guard", "lab")
 
 

@@ -86,8 +86,7 @@ def place(
 ) -> Placement:
     """Assign lcores. With fewer lcores than segments, segments share lcores, and it is said."""
     traffic, chain = _choose(experiment, doc, available, topology)
-    names = tuple(node.name for node in experiment.nodes)
-    groups = _groups(experiment, names)
+    groups = groups_of(experiment)
     if experiment.execution.lcores is not None:
         return _as_told(experiment, doc, groups, traffic, available, topology)
     replicas = _replicas(experiment, groups, len(chain))
@@ -238,16 +237,16 @@ def _lcores_wanted(experiment: Experiment) -> int:
     replicas = experiment.execution.replicas
     if replicas is None:
         return len(experiment.nodes)
-    names = tuple(node.name for node in experiment.nodes)
     beside = experiment.execution.parallel or ()
     return sum(
         count * (len(beside) if beside and set(beside) <= set(group) else 1)
-        for group, count in zip(_groups(experiment, names), replicas, strict=False)
+        for group, count in zip(groups_of(experiment), replicas, strict=False)
     )
 
 
-def _groups(experiment: Experiment, names: tuple[str, ...]) -> list[tuple[str, ...]]:
-    execution = experiment.execution
+def groups_of(experiment: Experiment) -> list[tuple[str, ...]]:
+    """The functions of each segment."""
+    execution, names = experiment.execution, tuple(node.name for node in experiment.nodes)
     if execution.segments is not None:
         return list(execution.segments)
     if execution.model == "pipeline" and names:

@@ -12,17 +12,19 @@ from headrace.spec.document import Document, PathKey
 
 _ALLOWED = "`- acl: {...}`, `- acl`, or `- {name: edge, nf: acl, params: {...}}`"
 RESERVED = ("generator", "sink")
-_LONG_KEYS = {"name", "nf", "params", "to"}
+_LONG_KEYS = {"name", "nf", "params", "to", "server"}
 
 
 class Node(Spec):
     """One function. `to` sends an edge elsewhere than to the next function: a later
-    function's name, `out` (the chain's end) or `drop`."""
+    function's name, `out` (the chain's end) or `drop`. `server`: where a chain of several servers
+    has it."""
 
     name: Annotated[str, Field(pattern=NAME_PATTERN)]
     nf: Annotated[str, Field(min_length=1)]
     params: dict[str, Any] = Field(default_factory=dict)
     to: dict[str, str] = Field(default_factory=dict)
+    server: Annotated[str, Field(pattern=NAME_PATTERN)] | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -201,7 +201,22 @@ class Study(Spec):
                 )
         if self.servers:
             self._only_what_servers_can()
+        self._functions_on_servers()
         return self
+
+    def _functions_on_servers(self) -> None:
+        """Each server of the chain has functions, in the order in which traffic meets them."""
+        hops = self.testbed.hops if self.testbed is not None else ()
+        names = [name for name, _ in hops if name is not None]
+        for chain, nodes in self.by_name().items():
+            on = [node.server or "none" for node in nodes]
+            if len(names) < 2 and set(on) <= {"none"}:
+                continue
+            if list(dict.fromkeys(on)) != names or on != sorted(on, key=names.index):
+                raise ValueError(
+                    f"chain {chain}: its functions are on servers {', '.join(on)}; allowed: "
+                    + (f"{', '.join(names)}, in this order" if names else "none")
+                )
 
     def _only_what_servers_can(self) -> None:
         deployment, bed = self.deployment, self.testbed

@@ -150,21 +150,23 @@ def _dut(value: Any) -> Any:
     return value
 
 
-_Ends = Annotated[tuple[PortName, ...], BeforeValidator(listed), Field(max_length=2)]
+_Ends = Annotated[tuple[PortName, ...], BeforeValidator(listed)]
 
 
 class Testbed(Spec):
     """Forward traffic leaves the tester by its first port and comes back by its last one; it enters
     the chain by its first port and leaves by its last one. Reverse traffic goes the other way.
-    Wires, or a switch, join first port to first port, and last to last."""
+    Wires, or a switch, join first port to first port, and last to last; of a chain on several
+    servers also each one's second port to the next one's first."""
 
     __test__: ClassVar[bool] = False  # pytest takes names that begin with Test for its own
 
     ports: Annotated[dict[PortName, WirePort], Field(min_length=1, max_length=32)]
     tester: Annotated[
-        _Ends, Field(min_length=1)
+        _Ends, Field(min_length=1, max_length=2)
     ]  # whose ports make and measure traffic: one or two
-    chain: _Ends = ()  # the chain's: one or two
+    chain: Annotated[_Ends, Field(max_length=32)] = ()  # the chain's: one or two; where it is on
+    # several servers, each one's way in and way out, in the order of forward traffic
     dut: Annotated[Literal["headrace"] | ExternalDut, BeforeValidator(_dut)] = "headrace"  # who has
     # the other ends of the tester's ports: the chain in an engine of its own, or `external`
 
@@ -174,8 +176,10 @@ class Testbed(Spec):
         return self.ports[self.tester[0]].server
 
     @property
-    def chain_server(self) -> str | None:
-        return self.ports[self.chain[0]].server if self.chain else self.tester_server
+    def hops(self) -> tuple[tuple[str | None, tuple[str, ...]], ...]:
+        """The chain's servers with their ports, in the order of forward traffic."""
+        pairs = [self.chain[i : i + 2] for i in range(0, len(self.chain), 2)]
+        return tuple((self.ports[ports[0]].server, ports) for ports in pairs)
 
     @property
     def external(self) -> ExternalDut | None:
@@ -196,10 +200,11 @@ class Testbed(Spec):
             raise ValueError(f"port {unused[0]} is nobody's; allowed: in `tester` or in `chain`")
         if self.external is not None and self.chain:
             raise ValueError("chain: with `dut: external` no port is headrace's; allowed: none")
-        if self.external is None and len(self.chain) != len(self.tester):
+        several = len(self.tester) == 2 and len(self.chain) > 2 and len(self.chain) % 2 == 0
+        if self.external is None and len(self.chain) != len(self.tester) and not several:
             raise ValueError(
                 f"chain: {len(self.chain)} ports, the tester has {len(self.tester)}; allowed: as "
-                "many, joined one to one"
+                "many, joined one to one; with two, two for each server of the chain"
             )
         devices = [(port.server, port.device) for port in (self.ports[name] for name in ends)]
         for at in devices:
@@ -211,14 +216,18 @@ class Testbed(Spec):
     @model_validator(mode="after")
     def _each_end_on_a_server(self) -> Testbed:
         """Latency is between two stamps of one clock, so that source and sink are together."""
-        for key, ends in (("tester", self.tester), ("chain", self.chain)):
+        hops = [("chain", ports) for _, ports in self.hops]
+        for key, ends in (("tester", self.tester), *hops):
             on = sorted({self.ports[name].server or "none" for name in ends})
             if len(on) > 1:
                 raise ValueError(
                     f"{key}: its ports are on servers {', '.join(on)}; allowed: one server"
                     + (", as latency is of one clock" if key == "tester" else "")
                 )
-        if self.tester_server != self.chain_server:
+        servers = [server for server, _ in self.hops]
+        if len(set(servers)) < len(servers):
+            raise ValueError(f"chain: servers {', '.join(map(str, servers))}; allowed: each once")
+        if servers not in ([], [self.tester_server]):
             for name, port in self.ports.items():
                 if port.to.socket is not None:
                     raise ValueError(

@@ -134,8 +134,8 @@ class Equivalences:
 
     @property
     def _seeded(self) -> WiredPoint:
-        plan = self.ours.chain_plan
-        return self.ours if plan is None else replace(self.ours, chain_plan=seeded(plan))
+        plans = {name: seeded(plan) for name, plan in self.ours.chain_plans.items()}
+        return replace(self.ours, chain_plans=plans)
 
     def _let_out(
         self, point: WiredPoint, given: Mapping[str, list[bytes]], site: Site

@@ -53,7 +53,7 @@ class ForeignPoint(WiredPoint):
         try:
             commands = self.adapter.commands(site, ledger)
             ends = self.ends(site)
-            return WiredEngines(ends, plan, None, self.bed, self.devices, commands)
+            return WiredEngines(ends, plan, {}, self.bed, self.devices, commands)
         except BaseException:
             ledger.undo()
             raise
@@ -115,7 +115,7 @@ def foreign_point(
     return ForeignPoint(
         experiment, check.doc, check.description,
         replace(ours.placement, segments=(), others=work.cpus), ours.plan, ours.direct, ours.policy,
-        floors=floors, chain_plan=None, ours=ours, adapter=_ADAPTERS[experiment.engine](work),
+        floors=floors, chain_plans={}, ours=ours, adapter=_ADAPTERS[experiment.engine](work),
         bed=Testbed(
             ports={name: bed.ports[name] for name in bed.tester}, tester=bed.tester,
             dut=ExternalDut(),

@@ -21,9 +21,9 @@ from headrace.ground.inline import DeployedEngine, EnginePoint, engine_of, polic
 from headrace.ground.wired.apart import place_apart
 from headrace.ground.wired.devices import resolve
 from headrace.ground.wired.here import Here, WireEnd
-from headrace.ground.wired.pair import CHAIN, TESTER, WiredEngines
-from headrace.ground.wired.there import Servers, ThereEngine, at_home
-from headrace.ground.wired.wiring import chain_plan, entry, leaving, tester_plan
+from headrace.ground.wired.pair import TESTER, WiredEngines
+from headrace.ground.wired.there import Servers, There, ThereEngine, at_home
+from headrace.ground.wired.wiring import CHAIN, chain_plans, entry, hop_name, leaving, tester_plan
 from headrace.record.counters import PortReading
 from headrace.record.facts import Observation
 from headrace.record.verdict import Finding
@@ -38,7 +38,7 @@ class WiredPoint(EnginePoint):
 
     bed: Testbed
     devices: Mapping[str, Device]
-    chain_plan: Plan | None  # None: the device under test is external
+    chain_plans: Mapping[str, Plan]  # by engine; none: the device under test is external
     servers: Servers | None = None  # None: all of it is on this machine
 
     @property
@@ -66,21 +66,13 @@ class WiredPoint(EnginePoint):
         own = (f"lcores from {one.first} on are {one.name}'s" for one in servers if one.first)
         return (*super().notes, *own)
 
-    def ends(self, site: Site) -> dict[str, WireEnd]:
+    def ends(self, site: Site) -> Mapping[str, WireEnd]:
         if self.servers is None:
             here = Here(self.description.engine, site.state)
             return {TESTER: here, CHAIN: here}
         self.servers.provide()
-        there = self.servers.there
-        return {TESTER: there[self.tester_server], CHAIN: there[self.chain_server]}
-
-    @property
-    def tester_server(self) -> str:
-        return self.bed.tester_server or ""
-
-    @property
-    def chain_server(self) -> str:
-        return self.bed.chain_server or ""
+        tester, *chain = lots(self.bed, self.servers)
+        return {TESTER: tester} | {hop_name(i): one for i, one in enumerate(chain)}
 
     @contextlib.contextmanager
     def alone(self, plan: Plan, site: Site) -> Iterator[RunningEngine]:
@@ -91,15 +83,17 @@ class WiredPoint(EnginePoint):
         with self.ends(site)[TESTER].start(plan, "") as engine:
             yield engine
 
-    def chain_at(self, site: Site) -> Plan | None:
-        """The chain's plan with the memory of this run."""
-        chain, given = self.chain_plan, site.engine
-        if chain is None:
-            return None
-        prefix = f"{given.file_prefix}-{CHAIN}"
-        return chain.having(
-            engine=chain.engine.having(hugepages=given.hugepages, file_prefix=prefix)
-        )
+    def chain_at(self, site: Site) -> dict[str, Plan]:
+        """The chain's plans with the memory of this run."""
+        given = site.engine
+        return {
+            name: plan.having(
+                engine=plan.engine.having(
+                    hugepages=given.hugepages, file_prefix=f"{given.file_prefix}-{name}"
+                )
+            )
+            for name, plan in self.chain_plans.items()
+        }
 
     def engines(self, plan: Plan, site: Site) -> WiredEngines:
         """The tester's with this plan, and what it tests."""
@@ -118,15 +112,20 @@ class WiredPoint(EnginePoint):
         return DeployedWired(self, site, engine, plan, floor)
 
 
-def _together(tester: Plan, chain: Plan | None) -> Plan:
+def _together(tester: Plan, chain: Mapping[str, Plan]) -> Plan:
     """For who looks up what a link or a segment is."""
-    if chain is None:
-        return tester
+    every = (tester, *chain.values())
     return tester.having(
-        links={**tester.links, **chain.links},
-        nfs=chain.nfs,
-        segments=(*tester.segments, *chain.segments),
+        links={name: link for one in every for name, link in one.links.items()},
+        nfs={name: nf for one in every for name, nf in one.nfs.items()},
+        segments=tuple(segment for one in every for segment in one.segments),
     )
+
+
+def lots(bed: Testbed, servers: Servers) -> list[There]:
+    """The tester's server, and the chain's in their order."""
+    names = [bed.tester_server, *(server for server, _ in bed.hops)]
+    return [servers.there[name] for name in names if name is not None]
 
 
 class DeployedWired(DeployedEngine):
@@ -139,7 +138,7 @@ class DeployedWired(DeployedEngine):
         super().__init__(point, site, engine, plan, floor)
 
     def about(self) -> AboutEngine:
-        engines = [one for one in (self.pair.tester, self.pair.chain) if one is not None]
+        engines = (self.pair.tester, *self.pair.chain.values())
         known = {one.server: one.environment() for one in engines if isinstance(one, ThereEngine)}
         return AboutEngine(self.engine.info(), self.engine.shielded, known)
 
@@ -214,7 +213,9 @@ def links_of(ports: Mapping[str, PortReading]) -> list[Finding]:
 def memory_of(study: Study) -> Deployment:
     """What a testbed asks of a machine that has both of its ends, or of each that has one."""
     deployment, bed = study.deployment, study.testbed
-    if bed is None or bed.external is not None or bed.tester_server != bed.chain_server:
+    if bed is None or bed.external is not None:
+        return deployment
+    if [server for server, _ in bed.hops] != [bed.tester_server]:
         return deployment
     return deployment.model_copy(update={"memory_mb": 2 * deployment.memory_mb})
 
@@ -236,20 +237,20 @@ def wired_point(
     else:
         there = servers.there
         devices = resolve(bed, doc, {name: one.devices for name, one in there.items()})
-        ends = (there[name] for name in (bed.tester_server, bed.chain_server) if name)
-        placement = place_apart(experiment, doc, *ends)
+        tester, *of_chain = lots(bed, servers)
+        placement = place_apart(experiment, doc, tester, of_chain or [tester])
         servers.want(placement.cpus, memory_of(experiment.study))
     engine: PlanEngine = engine_of(experiment)
     common = (experiment, description, doc, engine)
-    chain = None if bed.external is not None else chain_plan(*common, placement, devices)
+    chain = {} if bed.external is not None else chain_plans(*common, placement, devices)
     if bed.external is not None:
         placement = replace(placement, segments=())
     plan = tester_plan(*common, placement, devices)
-    for one in filter(None, (plan, chain)):
+    for one in (plan, *chain.values()):
         check.check(at_home(one), experiment)
     return WiredPoint(
         experiment, doc, description, placement, plan,
         direct_plan(experiment, placement, description, doc, engine),
         policy_drops(experiment, description), floors=floors,
-        bed=bed, devices=devices, chain_plan=chain, servers=servers,
+        bed=bed, devices=devices, chain_plans=chain, servers=servers,
     )  # fmt: skip

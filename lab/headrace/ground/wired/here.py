@@ -29,7 +29,6 @@ class WireEnd(Protocol):
     def interfaces(self) -> Mapping[str, InterfaceCount]:
         """What its kernel counted."""
 
-    def external(self, commands: Commands) -> ExternalDevice: ...
     def undo(self) -> None: ...
 
 

@@ -16,13 +16,13 @@ from headrace.engine.running import RunningEngine
 from headrace.errors import HeadraceError
 from headrace.ground.wired.devices import with_devices
 from headrace.ground.wired.external import Commands, ExternalDevice
-from headrace.ground.wired.here import WireEnd
-from headrace.ground.wired.wiring import wires
-from headrace.host.scheduling import Snapshot, snapshot
+from headrace.ground.wired.here import Here, WireEnd
+from headrace.ground.wired.wiring import CHAIN, hop_name, wires
+from headrace.host.scheduling import Snapshot, Thread, snapshot
 from headrace.spec.testbed import Device, Testbed
 
-CHAIN = "dut"
 TESTER = "tester"
+_TID_BITS = 32  # more than a thread's number has
 _BOUNDS = ("since", "until")  # of a request for slices, by the clock of who is asked
 _CLOCKS_DIFFER = 1e-3  # the share from which on cycles of two servers are not the same
 _UP_S = 30.0
@@ -37,31 +37,32 @@ class WiredEngines(RunningEngine):
         self,
         ends: Mapping[str, WireEnd],
         plan: Plan,
-        chain_plan: Plan | None,
+        chain_plans: Mapping[str, Plan],
         bed: Testbed,
         devices: Mapping[str, Device],
         commands: Commands | None = None,
     ) -> None:
-        """`ends`: the machines of TESTER and CHAIN, which may be one. `commands`: of the external
-        device, where its spec does not have all of them."""
+        """`ends`: the machines of TESTER and of each of the chain's engines, which may be one.
+        `commands`: of the external device, where its spec does not have all of them."""
         super().__init__()
         self._bed, self._ends = bed, ends
-        self._devices = {
-            TESTER: {name: devices[name] for name in bed.tester},
-            CHAIN: {name: devices[name] for name in bed.chain},
+        self._devices = {TESTER: {name: devices[name] for name in bed.tester}} | {
+            hop_name(i): {name: devices[name] for name in ports}
+            for i, (_, ports) in enumerate(bed.hops)
         }
         self._tester: RunningEngine | None = None
-        self.chain: RunningEngine | None = None
+        self.chain: dict[str, RunningEngine] = {}
         self.external: ExternalDevice | None = None
-        self._apart_tsc = 0  # what the chain's clock is ahead of the tester's, on another machine
+        # What the clock of each on another machine is ahead of the tester's.
+        self._apart_tsc: dict[str, int] = {}
         try:
-            for who, end in ends.items():
-                end.ready(self._devices[who], bed.tester if who == TESTER else ())
+            for who, own in self._devices.items():
+                ends[who].ready(own, bed.tester if who == TESTER else ())
             self._tester = ends[TESTER].start(plan, "")
-            if chain_plan is not None:
-                self.chain = ends[CHAIN].start(chain_plan, CHAIN)
+            for name, one in chain_plans.items():
+                self.chain[name] = ends[name].start(one, name)
             if bed.external is not None and (commands or bed.external.commanded):
-                self.external = ends[CHAIN].external(commands or Commands(bed.external))
+                self.external = self._device(commands or Commands(bed.external))
                 self.external.configure()
             self._check_clocks()
             self._wait_up()
@@ -69,16 +70,24 @@ class WiredEngines(RunningEngine):
             self.close()
             raise
 
+    def _device(self, commands: Commands) -> ExternalDevice:
+        here = self._ends[TESTER]
+        assert isinstance(here, Here), "an external device has no commands on other servers"
+        return here.external(commands)
+
     def _check_clocks(self) -> None:
-        """Cycles of both stand side by side."""
-        if self.chain is None or self._ends[CHAIN] is self._ends[TESTER]:
-            return
-        ours, theirs = self.tester.info().tsc_hz, self.chain.info().tsc_hz
-        if abs(theirs / ours - 1) > _CLOCKS_DIFFER:
-            raise HeadraceError(
-                f"servers: the chain's TSC has {theirs / 1e6:.1f} MHz, the tester's "
-                f"{ours / 1e6:.1f}; allowed: servers whose TSCs have the same rate"
-            )
+        """Cycles of all stand side by side."""
+        for name in self._elsewhere():
+            ours, theirs = self.tester.info().tsc_hz, self.chain[name].info().tsc_hz
+            if abs(theirs / ours - 1) > _CLOCKS_DIFFER:
+                raise HeadraceError(
+                    f"servers: the TSC of {name}'s has {theirs / 1e6:.1f} MHz, the tester's "
+                    f"{ours / 1e6:.1f}; allowed: servers whose TSCs have the same rate"
+                )
+
+    def _elsewhere(self) -> list[str]:
+        """The chain's engines that are not on the tester's machine."""
+        return [name for name in self.chain if self._ends[name] is not self._ends[TESTER]]
 
     @property
     def tester(self) -> RunningEngine:
@@ -109,21 +118,21 @@ class WiredEngines(RunningEngine):
 
     @property
     def pids(self) -> dict[str, int]:
-        own = self.chain.pid if self.chain is not None else None
+        pids = {name: one.pid for name, one in self.chain.items()}
         if self.external is not None:
-            own = self.external.pid
-        return {} if own is None else {CHAIN: own}
+            pids = {CHAIN: self.external.pid}
+        return {name: pid for name, pid in pids.items() if pid is not None}
 
     @contextlib.contextmanager
     def measuring(self) -> Iterator[None]:
-        """Both alike, as each is the other's bottleneck otherwise."""
-        with contextlib.ExitStack() as both:
-            if self.chain is not None:
-                both.enter_context(self.chain.measuring())
-            elif self.pids:
-                set_share(self.pids[CHAIN], SHARE_MEASURING)
-                both.callback(set_share, self.pids[CHAIN], SHARE_IDLE)
-            both.enter_context(self.tester.measuring())
+        """All alike, as each is the others' bottleneck otherwise."""
+        with contextlib.ExitStack() as every:
+            for one in self.chain.values():
+                every.enter_context(one.measuring())
+            if self.external is not None and (pid := self.external.pid) is not None:
+                set_share(pid, SHARE_MEASURING)
+                every.callback(set_share, pid, SHARE_IDLE)
+            every.enter_context(self.tester.measuring())
             self.shielded = self.tester.shielded
             yield
 
@@ -131,9 +140,14 @@ class WiredEngines(RunningEngine):
         return self.tester.scheduled()
 
     def scheduled_beside(self) -> Snapshot | None:
-        if self.chain is not None:
-            return self.chain.scheduled()
-        return snapshot(*self.pids.values()) if self.pids else None
+        if not self.chain:
+            return snapshot(*self.pids.values()) if self.pids else None
+        threads: dict[int, Thread] = {}
+        stolen: dict[int, int] = {}
+        for first, seen in enumerate(one.scheduled() for one in self.chain.values()):
+            threads |= {(first << _TID_BITS) + tid: one for tid, one in seen.threads.items()}
+            stolen |= seen.stolen_ns
+        return Snapshot(threads, stolen)
 
     def lost(self, why: ControlLost) -> HeadraceError:
         return why  # each of the two has its own
@@ -142,25 +156,27 @@ class WiredEngines(RunningEngine):
         return self.tester.info()
 
     def request(self, cmd: str, **arguments: Any) -> dict[str, Any]:
-        """Slices are of both, each by its own machine's clock."""
+        """Slices are of all, each by its own machine's clock."""
         reply = self.tester.request(cmd, **arguments)
-        if cmd == "slices" and self.chain is not None:
-            there = {at: arguments[at] + self._apart_tsc for at in _BOUNDS if at in arguments}
-            own = self.chain.request(cmd, **(arguments | there))
+        for name, one in self.chain.items() if cmd == "slices" else ():
+            ahead = self._apart_tsc.get(name, 0)
+            there = {at: arguments[at] + ahead for at in _BOUNDS if at in arguments}
+            own = one.request(cmd, **(arguments | there))
             reply["segments"] = {**reply["segments"], **own["segments"]}
         return reply
 
     def exposed(self) -> Mapping[str, str]:
-        own = {} if self.chain is None else {CHAIN: self.chain.exposed()[""]}
+        own = {name: one.exposed()[""] for name, one in self.chain.items()}
         return {**self.tester.exposed(), **own}
 
     def read(self) -> EngineCounts:
         with self.turn:
             read = self.tester.read()
-            if self.chain is not None:
-                chain = self.chain.read()
-                if self._ends[CHAIN] is not self._ends[TESTER]:
-                    self._apart_tsc = chain.tsc - read.tsc
+            elsewhere, tsc = self._elsewhere(), read.tsc
+            for name, one in self.chain.items():
+                chain = one.read()
+                if name in elsewhere:
+                    self._apart_tsc[name] = chain.tsc - tsc
                 read = beside(read, chain)
             if self.external is not None:
                 self.external.check_alive()
@@ -171,7 +187,7 @@ class WiredEngines(RunningEngine):
         return read.model_copy(update={"missing": missing(read, self._bed)})
 
     def close(self) -> None:
-        for one in (self._tester, self.chain, self.external):
+        for one in (self._tester, *self.chain.values(), self.external):
             if one is not None:
                 one.close()
         for end in self._ends.values():

@@ -24,7 +24,6 @@ from headrace.engine.plan_document import Plan, PlanSegment
 from headrace.engine.running import RunningEngine
 from headrace.errors import HeadraceError
 from headrace.ground.wired.devices import Answers
-from headrace.ground.wired.external import Commands, ExternalDevice
 from headrace.host.plumbing import InterfaceCount
 from headrace.host.scheduling import Snapshot, Thread
 from headrace.host.ssh import SshProgram
@@ -136,9 +135,6 @@ class There:
     def interfaces(self) -> Mapping[str, InterfaceCount]:
         counts = self.ask("interfaces")["interfaces"]
         return {name: InterfaceCount(**one) for name, one in counts.items()}
-
-    def external(self, commands: Commands) -> ExternalDevice:
-        raise HeadraceError(f"{commands.place}: its commands are for this machine alone")
 
     def environment(self, engine: str) -> Environment:
         return Environment.model_validate(self.ask("about", name=engine)["environment"])

@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 
 from headrace.engine.counts_testdata import counts
+from headrace.engine.describe import Description
 from headrace.engine.place import Placement, Topology
 from headrace.engine.plan_document import Plan, PlanEngine, PlanInput, PlanSegment
 from headrace.errors import BadInput
 from headrace.ground.wired.apart import place_apart
 from headrace.ground.wired.there import LCORES, at_home, moved, renumbered
+from headrace.ground.wired.wiring import chain_plans, wires
 from headrace.spec import document
-from headrace.spec.study import expand
+from headrace.spec.study import Experiment, expand
+from headrace.spec.testbed import Device
 
 
 @dataclass
@@ -38,7 +41,7 @@ class FakeLot:
         )
 
 
-GEN, DUT = FakeLot("gen", 0), FakeLot("dut", LCORES)
+GEN, DUT, NEXT = FakeLot("gen", 0), FakeLot("dut", LCORES), FakeLot("next", 2 * LCORES)
 TEXT = """
 name: x
 chain: [l2fwd, {{nf: l2fwd, name: again}}]
@@ -56,7 +59,7 @@ deployment: {deployment}
 def placed(deployment: str, tester: FakeLot = GEN, chain: FakeLot = DUT) -> Placement:
     doc = document.parse(TEXT.format(deployment=deployment), Path("x.yaml"))
     [one] = expand(doc)
-    return place_apart(one, doc, tester, chain)
+    return place_apart(one, doc, tester, [chain])
 
 
 def lcores(placement: Placement) -> list[tuple[int, ...]]:
@@ -82,6 +85,89 @@ def test_lcores_in_a_spec_are_the_servers() -> None:
 def test_both_ends_on_one_server_share_its_lcores() -> None:
     one = placed("{execution: rtc, lcores: {traffic: [2], chain: [3]}}", DUT, DUT)
     assert (one.generator, lcores(one)) == (1002, [(1003,)])
+
+
+ALONG = """
+name: x
+chain:
+  - {{nf: l2fwd, name: a, server: dut{to}}}
+  - {{nf: l2fwd, name: b, server: dut}}
+  - {{nf: l2fwd, name: c, server: next}}
+servers: {{gen: {{ssh: a}}, dut: {{ssh: b}}, next: {{ssh: c}}}}
+testbed:
+  ports:
+    left: {{device: "af_xdp:l", server: gen}}
+    right: {{device: "af_xdp:r", server: gen}}
+    in: {{device: "af_xdp:i", server: dut}}
+    east: {{device: "af_xdp:e", server: dut}}
+    west: {{device: "af_xdp:w", server: next}}
+    out: {{device: "af_xdp:o", server: next}}
+  tester: [left, right]
+  chain: [in, east, west, out]
+workload: {{direction: both}}
+deployment: {deployment}
+"""
+
+
+def along(deployment: str, to: str = "") -> tuple[Experiment, document.Document, Placement]:
+    doc = document.parse(ALONG.format(deployment=deployment, to=to), Path("x.yaml"))
+    [one] = expand(doc)
+    return one, doc, place_apart(one, doc, GEN, [DUT, NEXT])
+
+
+def test_a_chain_on_two_servers_is_cut_between_them() -> None:
+    *_, one = along("{execution: rtc}")
+    assert [(s.nodes, s.cpus) for s in one.segments] == [(("a", "b"), (1000,)), (("c",), (2000,))]
+    *_, one = along("{execution: {model: rtc, replicas: [2]}}")
+    assert lcores(one) == [(1000, 1001), (2000, 2001)]
+    *_, one = along("{execution: {model: pipeline, replicas: [2]}}")
+    assert lcores(one) == [(1000, 1001), (1002,), (2000,)]
+    told = "{execution: {segments: [[a], [b], [c]], lcores: [[3], [4], [5]]}}"
+    assert lcores(along(told)[2]) == [(1003,), (1004,), (2005,)]
+    with pytest.raises(BadInput, match="segment b, c is on 2 servers"):
+        along("{execution: {segments: [[a], [b, c]]}}")
+    with pytest.raises(BadInput, match="chain: it is on several servers"):
+        along("{lcores: {traffic: [0], chain: [1]}}")
+
+
+ANY: dict[str, Any] = {"params": {"type": "object"}}
+DESCRIPTION = Description(
+    Path("headrace-engine"),
+    {"nfs": {"l2fwd": {**ANY, "edges": ["out"]}}, "links": {"source": ANY, "sink": ANY}},
+)
+DEVICES = {name: Device("af_xdp", name) for name in ("left", "right", "in", "east", "west", "out")}
+
+
+def test_where_a_chain_goes_to_the_next_server_are_ports() -> None:
+    """Forward: in -> a, b -> east ~ west -> c -> out; reverse the other way."""
+    one, doc, placement = along("{execution: rtc}")
+    given = (one, DESCRIPTION, doc, PlanEngine(), placement, DEVICES)
+    first, second = chain_plans(*given).values()
+    assert (set(first.links), set(second.links)) == ({"in", "east"}, {"west", "out"})
+    assert (set(first.nfs), set(second.nfs)) == ({"a", "b"}, {"c"})
+    assert [(i.link, i.to) for i in first.segments[0].inputs] == [("in", "a"), ("east", "b")]
+    assert [(i.link, i.to) for i in second.segments[0].inputs] == [("west", "c"), ("out", "c")]
+    for plan, node, ways in (
+        (first, "b", {"forward": "link:east", "reverse": "a"}),
+        (first, "a", {"forward": "b", "reverse": "link:in"}),
+        (second, "c", {"forward": "link:out", "reverse": "link:west"}),
+    ):
+        nodes = plan.segments[0].nodes
+        assert nodes is not None
+        assert {way: set(to.values()) for way, to in nodes[node].items()} == {
+            way: {to} for way, to in ways.items()
+        }
+    bed = one.study.testbed
+    assert bed is not None
+    assert wires(bed) == {"left": "in", "right": "out", "east": "west"}
+
+
+def test_a_way_past_a_server_is_refused() -> None:
+    """From the first server's function straight to the chain's end, which is on the second."""
+    one, doc, placement = along("{execution: rtc}", ", to: {out: out}")
+    given = (one, DESCRIPTION, doc, PlanEngine(), placement, DEVICES)
+    with pytest.raises(BadInput, match="another that is not its neighbour"):
+        chain_plans(*given)
 
 
 def test_numbers_go_there_and_come_back() -> None:

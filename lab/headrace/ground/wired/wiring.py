@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from headrace.engine.buffers import buffers
 from headrace.engine.describe import Description
@@ -21,11 +21,13 @@ from headrace.engine.plan_document import (
 )
 from headrace.engine.traffic import source_params
 from headrace.engine.ways import Direction
+from headrace.errors import BadInput
 from headrace.ground.hosted.host import sending
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
 from headrace.spec.testbed import Device, Testbed, WirePort
 
+CHAIN = "dut"  # what the chain's engine is called
 _MBUFS = 16383
 # What AF_XDP and packet sockets hold fits into one buffer; NICs' drivers want as much.
 _BUFFER_BYTES = 2176
@@ -44,10 +46,11 @@ def leaving(names: tuple[str, ...], direction: Direction) -> str:
 
 
 def wires(bed: Testbed) -> dict[str, str]:
-    """Which port of the chain is at the other end of which port of the tester."""
+    """Which port is at the other end of which: the tester's first, then those between servers."""
     if bed.external is not None:
         return {}
-    return {bed.tester[0]: bed.chain[0], bed.tester[-1]: bed.chain[-1]}
+    ends = {bed.tester[0]: bed.chain[0], bed.tester[-1]: bed.chain[-1]}
+    return ends | dict(zip(bed.chain[1:-1:2], bed.chain[2:-1:2], strict=True))
 
 
 def devargs(to: Device, number: int, port: WirePort, readers: int, listens: bool) -> str:
@@ -150,35 +153,94 @@ def tester_plan(
     )
 
 
-def chain_plan(
+def chain_plans(
     experiment: Experiment,
     description: Description,
     doc: Document,
     engine: PlanEngine,
     placement: Placement,
     devices: Mapping[str, Device],
-) -> Plan:
-    """The chain as it is compiled for one engine, its wires and backs being ports."""
+) -> dict[str, Plan]:
+    """The chain as it is compiled for one engine, its wires and backs being ports; cut where it
+    goes from one server to the next, with a port at either side instead of a ring. By `hop_name`.
+    """
     bed = experiment.study.testbed
     assert bed is not None
     whole = compile_plan(experiment, placement, description, doc, engine)
     names = _port_names(bed, paths(experiment))
-    segments = tuple(
-        _at_ports(one, names) for one in whole.segments if one.name not in (GENERATOR, SINK)
-    )
-    between = {
-        name: link
-        for name, link in whole.links.items()
-        if link.type == "ring" and name not in names
-    }
-    held = sum(link.params["size"] for link in between.values())
-    links = between | _links(bed.chain, bed, devices, segments, listens=False)
-    return Plan(
-        engine=_engine(engine, experiment, bed.chain, devices, held),
-        functions=whole.functions,
-        links=links,
-        nfs=whole.nfs,
-        segments=segments,
+    chain = [one for one in whole.segments if one.name not in (GENERATOR, SINK)]
+    home = _hops_of(chain, experiment)
+    plans: dict[str, Plan] = {}
+    for hop, (_, ports) in enumerate(bed.hops):
+        own = [one for one in chain if home[one.name] == hop]
+        crossing = _crossing(chain, home, bed, hop)
+        segments = tuple(_at_ports(one, {**names, **crossing}) for one in own)
+        read_here = {entry.link for one in segments for entry in one.inputs}
+        between = {name: link for name, link in whole.links.items() if name in read_here}
+        if strange := _links_of(segments) - set(ports) - set(between):
+            raise _two_ways(experiment, doc, strange)
+        held = sum(link.params["size"] for link in between.values())
+        links = between | _links(ports, bed, devices, segments, listens=False)
+        plans[hop_name(hop)] = Plan(
+            engine=_engine(engine, experiment, ports, devices, held),
+            functions=whole.functions,
+            links=links,
+            nfs={n: one for segment in own for n in segment.nodes or () for one in [whole.nfs[n]]},
+            segments=segments,
+        )
+    return plans
+
+
+def hop_name(number: int) -> str:
+    """What the engine of a chain's part is called: the only one's, dut; then dut-2."""
+    return CHAIN if number == 0 else f"{CHAIN}-{number + 1}"
+
+
+def _hops_of(chain: Sequence[PlanSegment], experiment: Experiment) -> dict[str, int]:
+    """On which of the chain's servers each segment is."""
+    bed = experiment.study.testbed
+    assert bed is not None
+    servers = [server for server, _ in bed.hops]
+    if len(servers) < 2:
+        return dict.fromkeys((one.name for one in chain), 0)
+    at = {node.name: servers.index(node.server) for node in experiment.nodes}
+    return {one.name: at[next(iter(one.nodes or ()))] for one in chain}
+
+
+def _crossing(
+    chain: Sequence[PlanSegment], home: Mapping[str, int], bed: Testbed, hop: int
+) -> dict[str, str]:
+    """The ports of a server that take the place of rings from it, and to it."""
+    readers = {entry.link: home[one.name] for one in chain for entry in one.inputs}
+    ports: dict[str, str] = {}
+    for one in chain:
+        for ring in _links_of([one]) & set(readers):
+            ends = (home[one.name], readers[ring])
+            if hop in ends and abs(ends[0] - ends[1]) == 1:
+                ports[ring] = bed.hops[hop][1][int(max(ends) > hop)]
+    return ports
+
+
+def _links_of(segments: Iterable[PlanSegment]) -> set[str]:
+    """Links that they read from and write to."""
+    inputs = {entry.link for one in segments for entry in one.inputs}
+    straight = [entry.to for one in segments for entry in one.inputs]
+    targets = [
+        target
+        for one in segments
+        for directions in (one.nodes or {}).values()
+        for edges in directions.values()
+        for target in edges.values()
+    ]
+    told = {t.removeprefix("link:") for t in (*straight, *targets) if t.startswith("link:")}
+    return inputs | told
+
+
+def _two_ways(experiment: Experiment, doc: Document, links: Collection[str]) -> BadInput:
+    return doc.error(
+        ("chain",) if experiment.study.chain is not None else ("chains", experiment.chain),
+        f"packets go from one server to another that is not its neighbour ({min(links)}); "
+        "allowed: functions that send to those of their own server, and of the next",
     )
 
 
