@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -166,11 +167,19 @@ def kill_at_random(
     spec = study(two, cpus, measure={"loads": [1000], "trial": 60})
     lab, server = started(two, folder, spec), draw.choice(["gen", "dut"])
     time.sleep(draw.uniform(0.5, 8))
-    assert wait_for(lambda: victim(two, lab, kind, server) is not None, 30), (kind, server)
-    pid = victim(two, lab, kind, server)
-    assert pid is not None
-    os.kill(pid, signal.SIGSTOP if kind == "stalled" else signal.SIGKILL)
-    _, words = lab.communicate(timeout=90)
+    number = signal.SIGSTOP if kind == "stalled" else signal.SIGKILL
+    hit: list[int] = []
+
+    def killed() -> bool:
+        """A connection's first process ends by itself when its user is known."""
+        if (pid := victim(two, lab, kind, server)) is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+                hit.append(pid)
+        return bool(hit)
+
+    assert wait_for(killed, 100), (kind, server)
+    _, words = lab.communicate(timeout=150)
     try:
         assert wait_for(lambda: not any(one.left() for one in two.servers.values()), 60), [
             one.left() for one in two.servers.values()
@@ -181,7 +190,8 @@ def kill_at_random(
             assert f"servers.{server}" in words.strip().splitlines()[-1], words
     finally:
         if kind == "stalled":
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(hit[0], signal.SIGKILL)
     shutil.rmtree(folder / "b", ignore_errors=True)
 
 
