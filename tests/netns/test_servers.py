@@ -195,6 +195,7 @@ def kill_at_random(
     shutil.rmtree(folder / "b", ignore_errors=True)
 
 
+@pytest.mark.slow
 def test_kills_leave_nothing(lan: Lan, two: Servers, tmp_path: Path, cpus: list[int]) -> None:
     """HEADRACE_KILLS times: the connection, the agent, the process that watches over it, the lab,
     and a connection by which nothing comes any more."""
@@ -202,7 +203,7 @@ def test_kills_leave_nothing(lan: Lan, two: Servers, tmp_path: Path, cpus: list[
     for name, server in ENDS.items():
         lan.sysctl(two.servers[server].namespace, f"net.ipv6.conf.hr{name}.disable_ipv6", "0")
     draw = random.Random(int(os.environ.get("HEADRACE_SEED", "21")))
-    for i in range(int(os.environ.get("HEADRACE_KILLS", "2"))):
+    for i in range(int(os.environ.get("HEADRACE_KILLS", str(len(KILLED))))):
         kill_at_random(two, tmp_path, cpus, KILLED[(i * 2) % len(KILLED)], draw)
         for name, server in ENDS.items():
             path = f"/proc/sys/net/ipv6/conf/hr{name}/disable_ipv6"
