@@ -21,7 +21,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.needs_root]
 NODES, CHAINS, AT_ONCE, PLACED_S = 1000, 500, 8, 900
 SPEC = f"""name: many
 deployment: {{hosting: {{kind: appliances, servers: 1}}}}
-graphs: {{vnfs: [nat, ip-firewall, l4-lb, l7-cache, ids, monitor, router], sample: {CHAINS}}}
+graphs:
+  vnfs: [nat, ip-firewall, l4-lb, l7-cache, ids, monitor, router, compression, proxy]
+  base: headrace
+  sample: {CHAINS}
 """
 
 
