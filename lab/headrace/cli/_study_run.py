@@ -320,6 +320,8 @@ def on_server(doc: Document, server: str | None) -> Document:
         return doc
     if server == KUBERNETES:
         return _on_cluster(doc)
+    if not isinstance(doc.data, dict):
+        return doc  # that it is no study is said where it is read
     asked = ground_of(doc)
     if asked is not None and asked.fitted is not None:
         problem = f"the table is of {asked.server}"

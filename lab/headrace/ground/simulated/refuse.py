@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headrace.layout.latency import BURST
 from headrace.spec.deployment import Deployment
 from headrace.spec.described import DescribedServer
 from headrace.spec.document import Document, PathKey
@@ -34,6 +35,10 @@ def _problems(
         yield ("workload", "tuples_file"), "nobody knows its flows; covered: `flows`"
     elif workload.flows.order == "zipf":
         yield ("workload", "flows", "order"), "zipf; covered: round-robin, random"
+    if not experiment.nodes:
+        yield ("chain",), "no functions; covered: one or more"
+    if (burst := study.deployment.burst) != BURST:
+        yield ("deployment", "burst"), f"{burst}; covered: {BURST}"
     if workload.direction != "forward":
         yield ("workload", "direction"), f"{workload.direction}; covered: forward"
     if study.deployment.hosting.kind != "inline":
