@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from headrace.errors import HeadraceError
+from headrace.errors import BadInput, HeadraceError
 from headrace.layout import solved
 from headrace.layout.cheapest import ChainWay, Prices, WayTables
 from headrace.layout.enumerated import ENUMERATED_MAX, enumerate_all, how_many
@@ -35,6 +35,7 @@ _ALL_ARCS = 400  # up to so many CP-SAT has all ways
 _VARIABLES = 30_000  # beyond, CP-SAT is not ready with its model in seconds
 _STEPS = (0, 1, 2, 3, 4)  # dual feasible functions that are tried
 _TIE_S = 0.5  # for a placement that the aim counts alike, with less latency
+_COUNTED = WHOLE // 100  # by loads below, the aim `rate` would be off by over a hundredth
 _FLUID = 100 * WHOLE  # a load at which no segment is too large for an lcore
 
 
@@ -81,6 +82,7 @@ class Placing:
         for mode in modes:
             self._placed(mode, self._until(0.35))
         best = self._best(modes)
+        self._counted(best)
         for mode in modes:
             self._bounded(mode, best)
         if best is None or best[0] > self._bound(modes):
@@ -90,6 +92,16 @@ class Placing:
             for mode in modes:
                 self._bounded(mode, best)
         return self._answer(modes, best)
+
+    def _counted(self, best: tuple[int, ChosenPlacement] | None) -> None:
+        """How often rates fit is a ratio of whole loads: of small ones it is off by too much."""
+        if self.problem.aim != "rate" or best is None or best[0] >= _COUNTED:
+            return
+        raise BadInput(
+            f"demands: what is asked is {round(WHOLE / max(1, best[0]))} times less than what "
+            f"there is, and loads are counted in {WHOLE} parts of an lcore; allowed: rates of at "
+            f"least {_COUNTED / WHOLE:.0%} of what is carried"
+        )
 
     @cached_property
     def _first(self) -> PlacementProblem:

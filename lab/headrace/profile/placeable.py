@@ -38,7 +38,7 @@ from headrace.spec.placement import (
 )
 from headrace.spec.study import Demand, Experiment
 
-_EQUAL_PPS = 1e6  # of each chain, where the rate is asked for and no demands are given
+_EQUAL_PPS = 1e7  # of each chain, where the rate is asked for and no demands are given
 _LINE = 64
 _REPLICAS = 64
 _WATT = 1000  # the aim counts whole milliwatts
@@ -69,7 +69,7 @@ class Placeable:
     wish: PlacementWish
 
     def problem(self) -> PlacementProblem:
-        self._check()
+        self.check()
         return PlacementProblem(
             name=self.experiments[0].study.name,
             aim=self.wish.aim,
@@ -83,7 +83,8 @@ class Placeable:
             chains=tuple(self._chain(one) for one in self.experiments),
         )
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """BadInput for what is not covered, or not asked."""
         for one in self.experiments:
             check_covered(one, self.doc, self.home, self.server)
             if one.chain not in one.study.demands and (

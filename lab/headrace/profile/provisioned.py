@@ -39,6 +39,7 @@ class Provisioning:
     ) -> ServersNeeded:
         wish = PlacementWish("lcores", self.full, 1, factor=factor)
         one = Placeable(self.doc, self.experiments, server, home, wish)
+        one.check()
         rate = sum(one.demand(e).rate for e in self.experiments)
         least = self._refuted(one)
         for servers in range(least + 1, min(least + _MORE, self.most) + 1):

@@ -34,10 +34,12 @@ def document(provision: Provision) -> Document:
 
 
 def _sentence(provision: Provision) -> str:
-    asked = [row for row in provision.needs if row.factor == 1.0 and row.servers is not None]
+    whole = [row for row in provision.needs if row.factor == 1.0]
+    asked = [row for row in whole if row.servers is not None]
     priced = [row for row in asked if row.usd is not None]
     if not priced:
-        return "" if asked else "No type of server was met that carries what is asked."
+        none = "No type of server was met that carries what is asked."
+        return none if whole and not asked else ""
     best = min(priced, key=lambda row: (row.usd or 0.0, row.watts or 0.0))
     return (
         f"The {pps(best.rate_pps)} that are asked need {plural(best.servers or 0, 'server')} "
