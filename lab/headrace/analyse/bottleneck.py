@@ -19,6 +19,8 @@ BUSY = 0.95  # a polling lcore above this share has no cycles left for a burst
 FULL_BURST = 0.75  # of the most that a poll takes
 HALF = 0.5  # of an lcore's time: below it the batches are small
 CLOSE = 0.10  # parts nearer to each other than this cannot be told apart
+LOSING = 0.01  # of what was sent, and not meant to be dropped: some part is full
+SAME = 0.01  # costs nearer to each other than this are one
 ALIKE = 8  # so many parts of the same functions are drawn as one
 _NUMBERS = re.compile(r"(?<=vnf)\d+(\.\d+)*|[-.:]\d+")
 
@@ -113,7 +115,7 @@ def _narrowest(
     if all(p.capacity_pps is None for p in chain):
         return None, "No counters of this measurement say where the chain is narrowest.", []
     # Of equals the chain's part: it is what is asked about.
-    measured = [p for p in parts if p.capacity_pps is not None]
+    measured = [p for p in parts if p.capacity_pps is not None and not _has_spare(p, at)]
     by_width = sorted(measured, key=lambda p: (p.capacity_pps or 0.0, p.role != "chain"))
     # Where a loss says less than undisturbed slices do: it may be the machine's.
     lossy = None if all(p.sampled for p in chain) else _lossy(above, chain)
@@ -131,6 +133,14 @@ def _narrowest(
         *_of_estimate(part),
     ]
     return part.name, headline, reasons
+
+
+def _has_spare(part: Part, at: Measurement) -> bool:
+    """Whether what the chain lost shows that this part of the tester had cycles left: a generator
+    that made more than came out, a sink without a full ring in front of it."""
+    if part.role == "chain" or at.predicted is not None or at.loss_ratio < LOSING:
+        return False
+    return part.role == "generator" or not any(part.rings.values())
 
 
 def _of_limit(
@@ -436,13 +446,14 @@ def _of_estimate(part: Part) -> list[str]:
             f"{significant(cycles.value)} cycles per packet at its limit{rest}, {pps(carried.low)} "
             f"to {pps(carried.high)} with a confidence of 95 %."
         ]
-    if part.full_burst_cycles is not None and part.cycles_per_packet and room(part):
+    full, each = part.full_burst_cycles, part.cycles_per_packet
+    if full is not None and each and full < (1 - SAME) * each and room(part):
+        by = "by the model" if part.predicted else "by a line through the polls of this trial"
         return [
-            f"In full bursts a packet costs {significant(part.full_burst_cycles)} cycles, by a "
-            "line through the polls of this trial, in those that came "
-            f"{significant(part.cycles_per_packet)}: what it can carry goes by the former."
+            f"In full bursts a packet costs {significant(full)} cycles, {by}, in those that came "
+            f"{significant(each)}: what it can carry goes by the former."
         ]
-    if part.utilisation is None or (part.utilisation >= HALF and not room(part)):
+    if part.predicted or part.utilisation is None or (part.utilisation >= HALF and not room(part)):
         return []
     return [
         "So far from its limit this is an estimate on the safe side: fuller batches cost less per "

@@ -192,6 +192,15 @@ def test_a_tester_that_is_narrower_is_named_whatever_the_verdict() -> None:
     assert any(r.startswith("The chain's narrowest part is acl+lb+l3fwd") for r in drawn.reasons)
 
 
+def test_what_offered_more_than_came_out_is_not_the_bottleneck() -> None:
+    """At the same load as above a ring in front of the chain turned 18 % away."""
+    lost = int(0.18 * 38 * MPPS * 2)
+    drawn = pipe(measurement("rtc x 3", 38 * MPPS, loss_ratio=0.18, full=lost, lost=lost))
+    assert drawn.part("generator").capacity_pps == min(p.capacity_pps or 0 for p in drawn.parts)
+    assert drawn.narrowest == "acl+lb+l3fwd"
+    assert "acl+lb+l3fwd is narrowest" in drawn.headline
+
+
 def test_intended_drops_are_said_and_the_bound_is_of_the_load() -> None:
     policed: dict[str, Any] = {"throughput_pps": 334.0, "policy_dropped": 19_332, "sent": 20_000}
     bound = Audit(verdict="generator-bound")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each part of a chain can carry: by its undisturbed slices where there are enough of them
-(record/estimates.py), or else by what the engine counted in the trial.
+(record/estimates.py), or else by what the engine counted in the trial. Of a prediction the model
+says it, the same at every load.
 
 A part's capacity is TSC Hz / cycles per packet, over its lcores, the cost of its links
 included, and as its lcores are shared: an lcore that runs several segments gives each packet
@@ -56,6 +57,7 @@ class Part(Record):
     burst: float | None = None  # packets that a poll found, in the mean,
     most_burst: int | None = None  # of so many at most; and what a packet costs when it finds these
     full_burst_cycles: float | None = None
+    predicted: bool = False  # its capacity is the model's
     sampled: PartCapacity | None = None  # by undisturbed slices: then its capacity is this one's
     paused: float | None = None  # of the trial: kept from working; in nobody's cycles
     held_up: float | None = None  # of the trial, when its lcore's cycles say nothing for that
@@ -104,6 +106,9 @@ def _part(segment: Segment, counters: Counters, at: Measurement) -> Part:
         if link in counters.rings
     }
     busiest = max((r.packets_in for r in replicas), default=0)
+    model = None if at.predicted is None else at.predicted.part(segment.name)
+    counted = _capacity(replicas, counters, at, sum(rings.values()))
+    full_bursts = _together(replicas, [r.full_burst_cycles for r in replicas])
     return Part(
         name=segment.name,
         role=segment.role,
@@ -112,16 +117,19 @@ def _part(segment: Segment, counters: Counters, at: Measurement) -> Part:
         shares_cpu_with=segment.shares_cpu_with,
         costs=costs,
         cycles_per_packet=cycles or None,
-        capacity_pps=_known(sampled, held, _capacity(replicas, counters, at, sum(rings.values()))),
+        capacity_pps=_known(sampled, held, counted) if model is None else model.pps,
+        predicted=model is not None,
         sampled=sampled,
         burst=_together(replicas, [r.mean_burst for r in replicas]),
         most_burst=max((r.burst for r in replicas if r.burst), default=None),
-        full_burst_cycles=_together(replicas, [r.full_burst_cycles for r in replicas]),
+        full_burst_cycles=full_bursts if model is None else model.cycles_per_packet,
         paused=max((w.away for w in workers), default=None),
         held_up=held,
         utilisation=max((w.utilisation for w in workers), default=None),
         share_of_busiest=busiest / packets if packets else None,
-        share_of_lcore=_share_of_lcore(replicas, counters, at.capacity) if told else None,
+        share_of_lcore=(_share_of_lcore(replicas, counters, at.capacity) if told else None)
+        if model is None
+        else model.share_of_lcore,
         rings=rings,
         drops={
             f"{name}/{reason}": n

@@ -159,28 +159,39 @@ def turn(here: Sequence[QueueStage]) -> float | None:
 def at_bursts(
     way: Sequence[Sequence[QueueStage]], gathered: Mapping[int, float] | None = None
 ) -> list[list[float]]:
-    """Cycles that each stage pays for a packet when polls find as few as they do at this rate. A
-    burst that one lcore hands to another is found whole there, in parts by replicas; where an lcore
-    cannot keep up all are full. `gathered`: bursts that have come, by the stage's number, where its
-    lcore was another task's meanwhile."""
+    """Cycles that each stage pays for a packet when polls find as few as they do at this rate."""
+    each = bursts(way, gathered)
+    return [
+        [one.takes(n) / n for one, n in zip(several, sizes, strict=True)]
+        for several, sizes in zip(way, each, strict=True)
+    ]
+
+
+def bursts(
+    way: Sequence[Sequence[QueueStage]], gathered: Mapping[int, float] | None = None
+) -> list[list[float]]:
+    """Packets that polls of each stage find at this rate. A burst that one lcore hands to another
+    is found whole there, in parts by replicas; where an lcore cannot keep up all are full.
+    `gathered`: bursts that have come, by the stage's number, where its lcore was another task's
+    meanwhile."""
     by_cpu: dict[int, list[QueueStage]] = {}
     for several in way:
         for one in several:
             by_cpu.setdefault(one.cpu, []).append(one)
     turns = {cpu: turn(here) for cpu, here in by_cpu.items()}
-    each, came, lcores = [], 1.0, 1
+    counts, came, lcores = [], 1.0, 1
     for number, several in enumerate(way):
         least = (gathered or {}).get(number, 1.0)
         most = max(1.0, BURST / len(several)) if gathered is None else BURST
         parted = came * min(1.0, lcores / len(several))
-        bursts = []
+        sizes = []
         for one in several:
             length = turns[one.cpu]
             own = most if length is None else one.burst(length)
-            bursts.append(min(most, max(own, parted, least)))
-        each.append([one.takes(n) / n for one, n in zip(several, bursts, strict=True)])
-        came, lcores = sum(bursts) / len(bursts), len(several)
-    return each
+            sizes.append(min(most, max(own, parted, least)))
+        counts.append(sizes)
+        came, lcores = sum(sizes) / len(sizes), len(several)
+    return counts
 
 
 def _wait(

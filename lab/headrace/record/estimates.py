@@ -107,11 +107,28 @@ class FittedFigure(Record):
         return self.modelled / self.published - 1
 
 
+class PredictedPart(Record):
+    """What a segment with all its replicas can carry by the model, in full bursts; whichever load
+    was asked for.
+
+    `pps` is the load on the chain at which the first of its lcores has no cycles left, other
+    segments' on that lcore included."""
+
+    name: str
+    cycles_per_packet: float  # that enters the part
+    share_of_lcore: float  # of what the lcore that is full first spends on a packet
+    pps: float
+
+
 class Predicted(Record):
     """What a prediction rests on. `carried_pps`: by the narrowest resource, with all costs at their
     most, and at their least, by the spread that the server's description gives each of them."""
 
     server: str
+    parts: tuple[PredictedPart, ...] = ()  # of the engine's own segments
     carried_pps: Span | None = None  # None: by a model that was fitted, and has no spread
     narrowest: str | None = None  # the resource that has nothing left first
     figures: tuple[FittedFigure, ...] = ()  # of a row of a published table, beside this one
+
+    def part(self, name: str) -> PredictedPart | None:
+        return next((one for one in self.parts if one.name == name), None)

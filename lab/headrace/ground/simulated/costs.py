@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from headrace.engine.place import Placement
 from headrace.ground.simulated.entries import entries
-from headrace.layout.latency import BURST, QueueStage, at_bursts, stages
+from headrace.layout.latency import BURST, QueueStage, at_bursts, bursts, stages
 from headrace.layout.layout import Hop, Layout, NfCost, Problem, StageShare, Traffic, parts
 from headrace.model.scaled import (
     SHORTEST,
@@ -54,20 +55,36 @@ class PricedLayout:
     def _busiest(self) -> dict[int, float]:
         cycles: dict[int, float] = {}
         for i, stage in enumerate(self.stages):
-            more = self.uneven[i - 1] if 0 < i <= len(self.uneven) else 1.0
+            more = self.more_on(i)
             for part in stage:
                 cycles[part.cpu] = cycles.get(part.cpu, 0.0) + part.cycles * more
         cycles.pop(OUTSIDE, None)
         return cycles
 
+    def more_on(self, stage: int) -> float:
+        """How much more than an equal share this stage's busiest replica gets."""
+        return self.uneven[stage - 1] if 0 < stage <= len(self.uneven) else 1.0
+
+    def stages_pps(self) -> list[float]:
+        """Packets/s of the source at which the first lcore of each stage has nothing left."""
+        lcores = self.lcores_pps()
+        return [min(lcores.get(part.cpu, math.inf) for part in stage) for stage in self.stages]
+
     def capacity(self) -> tuple[float, str]:
         """Packets/s at which the first resource has nothing left, and which it is."""
-        cycles = self.busiest()
-        worst = max(cycles, key=lambda cpu: cycles[cpu])
-        limits = {f"lcore {worst}": self.problem.tsc_hz * self.problem.kept / cycles[worst]}
-        limits |= self.caps
+        lcores = self.lcores_pps()
+        worst = min(lcores, key=lambda cpu: lcores[cpu])
+        limits = {self._called(worst): lcores[worst], **self.caps}
         name = min(limits, key=lambda one: limits[one])
         return limits[name], name
+
+    def lcores_pps(self) -> dict[int, float]:
+        """Packets/s of the source at which each lcore has nothing left, in full bursts."""
+        kept = self.problem.tsc_hz * self.problem.kept
+        return {cpu: kept / cycles for cpu, cycles in self.busiest().items()}
+
+    def _called(self, cpu: int) -> str:
+        return f"lcore {cpu}"
 
     def received_pps(self, sent: float) -> float:
         return min(sent, self.capacity()[0])
@@ -80,8 +97,18 @@ class PricedLayout:
         """Cycles of a packet that each part of each stage gets. At low loads polls find few of
         them, and what a poll costs once is theirs alone. 0: as fast as possible, in full bursts."""
         if load_pps:
-            return at_bursts(self.way_at(load_pps))
+            return at_bursts(self.way_at(load_pps), self._gathered(load_pps))
         return [[part.cycles * len(several) for part in several] for several in self.stages]
+
+    def bursts_at(self, load_pps: float) -> list[list[float]]:
+        """Packets that each part's polls find."""
+        if load_pps:
+            return bursts(self.way_at(load_pps), self._gathered(load_pps))
+        return [[float(BURST)] * len(several) for several in self.stages]
+
+    def _gathered(self, load_pps: float) -> Mapping[int, float] | None:
+        """Bursts that come while an lcore is another task's."""
+        return None
 
     def source_pps(self) -> float:
         """What the tester makes at most: by its ports, or by its lcore beside what else that does,

@@ -266,6 +266,7 @@ class SimulatedDeployed(Computed):
             max(bounds),
             self.point.delays[sent],
             narrowest,
+            self.point.study.deployment.ring.on_full == "wait",
         )
 
     def _waits(self) -> bool:

@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace.ground.simulated.costs import OUTSIDE, PricedLayout
+from headrace.layout.latency import BURST
+from headrace.layout.layout import StageShare
 from headrace.record.counters import Counters, NfReading, ReplicaReading, WorkerReading
-from headrace.record.estimates import Predicted, Span
+from headrace.record.estimates import Predicted, PredictedPart, Span
 from headrace.record.facts import Facts, Observation
 from headrace.record.figures import Figures, LatencyNs, gbps
 from headrace.record.latency import pdv
@@ -41,6 +43,7 @@ class Expected:
     most: float
     delays: NDArray[np.float64] | None
     narrowest: str
+    waits: bool = False  # what is between the chain's segments waits instead of losing packets
 
 
 def latency_of(delays: NDArray[np.float64] | None) -> LatencyNs | None:
@@ -92,8 +95,9 @@ def observation(
             server=server,
             carried_pps=Span(low=expected.least, high=expected.most),
             narrowest=expected.narrowest,
+            parts=tuple(_parts(expected.priced, segments)),
         ),
-        **_counted(expected.priced, segments, experiment, load, sent, received),
+        **_counted(expected, segments, experiment, load),
     )
     asked = round(load.wanted_pps * load.seconds) if load.wanted_pps else None
     facts = Facts(
@@ -108,19 +112,12 @@ def _lost_at(expected: Expected) -> str:
 
 
 def _counted(
-    priced: PricedLayout,
-    segments: Sequence[Segment],
-    experiment: Experiment,
-    load: AskedLoad,
-    sent: int,
-    received: int,
+    expected: Expected, segments: Sequence[Segment], experiment: Experiment, load: AskedLoad
 ) -> dict[str, object]:
-    """Busy cycles of each lcore, each segment's replicas and functions: behind the first ring what
-    is carried, not what is offered, is worked on."""
-    hz = priced.problem.tsc_hz
+    """Busy cycles of each lcore, each segment's replicas and functions."""
+    hz = expected.priced.problem.tsc_hz
     ref = round(hz * load.seconds)
-    carried = received / load.seconds if load.wanted_pps else 0.0
-    replicas = list(_replicas(priced, segments, experiment, sent, received, carried))
+    replicas = list(_replicas(expected, segments, experiment, load))
     busy: dict[int, int] = {}
     for one in replicas:
         busy[one.cpu] = busy.get(one.cpu, 0) + one.ops_cycles
@@ -145,32 +142,73 @@ def _counted(
     }
 
 
-def _replicas(
-    priced: PricedLayout,
-    segments: Sequence[Segment],
-    experiment: Experiment,
-    sent: int,
-    received: int,
-    load_pps: float,
-) -> list[ReplicaReading]:
-    kinds = {node.name: node.nf for node in experiment.nodes} | {"nic": "veb"}
-    named = {one.name: one for one in segments}
-    readings: dict[tuple[str, int], ReplicaReading] = {}
+def _named_parts(
+    priced: PricedLayout, segments: Sequence[Segment]
+) -> Iterator[tuple[int, int, StageShare, str]]:
+    """Stage, number there, and segment of all that an engine's lcore works on."""
     owners = priced.owners or tuple((one.name,) * len(one.cpus) for one in segments)
-    each = priced.each_at(load_pps)
     for i, stage in enumerate(priced.stages):
         first, last = i == 0, i == len(priced.stages) - 1
         ends = segments[0 if first else -1].name
         for index, part in enumerate(stage):
             name = ends if first or last else owners[i][index]
-            if part.cpu == OUTSIDE or not name:
-                continue
-            packets = round((sent if first else received) / len(stage))
-            one = _replica(priced, named[name], kinds, part.cpu, index, packets, each[i][index])
-            if priced.owners:
-                one = one.model_copy(update={"index": 0})
-            before = readings.get((name, one.index))
-            readings[name, one.index] = one if before is None else _together(before, one)
+            if part.cpu != OUTSIDE and name:
+                yield i, index, part, name
+
+
+def _parts(priced: PricedLayout, segments: Sequence[Segment]) -> Iterator[PredictedPart]:
+    """A segment that packets meet several times pays for each."""
+    lcores, busiest = priced.lcores_pps(), priced.busiest()
+    there: dict[str, list[tuple[StageShare, float, float]]] = {}
+    for i, _, part, name in _named_parts(priced, segments):
+        packets = part.packets if i else 1.0
+        there.setdefault(name, []).append((part, packets, priced.more_on(i)))
+    for name, several in there.items():
+        cpu = min((part.cpu for part, _, _ in several), key=lambda one: lcores[one])
+        own = sum(part.cycles * more for part, _, more in several if part.cpu == cpu)
+        yield PredictedPart(
+            name=name,
+            cycles_per_packet=sum(part.cycles for part, _, _ in several)
+            / sum(packets for _, packets, _ in several),
+            share_of_lcore=own / busiest[cpu],
+            pps=lcores[cpu],
+        )
+
+
+def _flows(expected: Expected) -> list[float]:
+    """Packets/s that each stage gets. A ring that drops keeps what its segment has no time for; in
+    front of it all that was sent is worked on. Of VNFs nothing is told apart."""
+    priced, sent, received = expected.priced, expected.sent_pps, expected.received_pps
+    if priced.owners or expected.waits:
+        return [sent, *[received] * (len(priced.stages) - 1)]
+    flows = [sent]
+    for most in priced.stages_pps()[1:]:
+        flows.append(min(flows[-1], most))
+    return flows
+
+
+def _replicas(
+    expected: Expected, segments: Sequence[Segment], experiment: Experiment, load: AskedLoad
+) -> list[ReplicaReading]:
+    priced = expected.priced
+    kinds = {node.name: node.nf for node in experiment.nodes} | {"nic": "veb"}
+    named = {one.name: one for one in segments}
+    readings: dict[tuple[str, int], ReplicaReading] = {}
+    flows = _flows(expected)
+    # As fast as possible, and where more is sent than is carried, polls find full bursts.
+    asked = [flow if load.wanted_pps and flow < most else 0.0
+             for flow, most in zip(flows, priced.stages_pps(), strict=True)]  # fmt: skip
+    each = {pps: (priced.each_at(pps), priced.bursts_at(pps)) for pps in set(asked)}
+    for i, index, part, name in _named_parts(priced, segments):
+        cycles, burst = (one[i][index] for one in each[asked[i]])
+        pps = flows[i] / len(priced.stages[i])
+        one = _replica(
+            priced, named[name], kinds, part.cpu, index, pps * load.seconds, cycles, burst
+        )
+        if priced.owners:
+            one = one.model_copy(update={"index": 0})
+        before = readings.get((name, one.index))
+        readings[name, one.index] = one if before is None else _together(before, one)
     return list(readings.values())
 
 
@@ -195,16 +233,19 @@ def _replica(
     kinds: dict[str, str],
     cpu: int,
     index: int,
-    packets: int,
+    expected: float,
     each: float,
+    burst: float,
 ) -> ReplicaReading:
-    """`each`: cycles of a packet that it gets. What is neither the functions' nor what handing over
-    costs is the loop's."""
+    """`expected`: packets, of which each takes `each` cycles in polls that find `burst`. What is
+    neither the functions' nor what handing over costs is the loop's."""
+    packets = round(expected)
     costs = {nf.name: nf for nf in priced.problem.on(cpu)}
     nfs = {
         name: NfReading(
-            type=kinds[name], packets_in=packets, out={"out": packets}, batches=packets // 32,
-            cycles=round(costs[name].work.same * packets), cycles_packets=packets,
+            type=kinds[name], packets_in=packets, out={"out": packets},
+            batches=int(packets / burst),
+            cycles=int(costs[name].work.same * expected), cycles_packets=packets,
         )
         for name in segment.nfs
     }  # fmt: skip
@@ -212,18 +253,19 @@ def _replica(
     loop = sum(costs[name].loop for name in segment.nfs[:1])
     sending = costs[segment.nfs[-1]].tx.same if segment.nfs else 0.0
     taking = max(0.0, each - own - loop - sending)
+    busy = int(each * expected)
     return ReplicaReading(
         segment=segment.name,
         index=index,
         cpu=cpu,
         packets_in=packets,
         packets_out=packets,
-        polls=packets // 32 + 1,
-        ops_cycles=round(each * packets),
-        sending_ops_cycles=round(each * packets),
-        burst=32,
-        rx_cycles=round(taking * packets),
-        tx_cycles=round(sending * packets),
+        polls=int(packets / burst) + 1,
+        ops_cycles=busy,
+        sending_ops_cycles=busy,
+        burst=BURST,
+        rx_cycles=int(taking * expected),
+        tx_cycles=int(sending * expected),
         io_packets=packets,
         nfs=nfs,
     )

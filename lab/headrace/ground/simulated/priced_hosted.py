@@ -43,7 +43,7 @@ from headrace.ground.simulated.hosted_way import (
     way_of,
 )
 from headrace.layout.events import NEVER, PolledLcores, Queue
-from headrace.layout.latency import BURST, QueueStage, at_bursts, straight
+from headrace.layout.latency import BURST, QueueStage, straight
 from headrace.layout.layout import Hop, Layout, NfCost, Problem, Traffic
 from headrace.model.scaled import WorkingSet, at, hand_over, scaled
 from headrace.spec.described import DescribedServer, HostedCost
@@ -75,17 +75,18 @@ class HostedLayout(PricedLayout):
         busy = Counter(cpu for one in self.way if one.vnf for cpu in one.cpus)
         return busy + Counter(self.standing if self.wait == "poll" else ())
 
-    def capacity(self) -> tuple[float, str]:
-        hz, awake = self.problem.tsc_hz, self.awake
-        limits: dict[str, float] = {}
+    def lcores_pps(self) -> dict[int, float]:
+        hz, awake, limits = self.problem.tsc_hz, self.awake, {}
         for cpu, cycles in self.busiest().items():
             kept = 1.0
             if cpu in self.vnf_cpus and awake[cpu] > 1 and self.wait == "poll":
                 busy = sum(one.cpus.count(cpu) for one in self.way if one.vnf)
                 kept = busy / awake[cpu] * self.slice / (self.slice + self.doze)
-            limits[self.names.get(cpu, f"lcore {cpu}")] = hz * kept / cycles
-        name = min(limits, key=lambda one: limits[one])
-        return limits[name], name
+            limits[cpu] = hz * kept / cycles
+        return limits
+
+    def _called(self, cpu: int) -> str:
+        return self.names.get(cpu, super()._called(cpu))
 
     def source_pps(self) -> float:
         """By its lcore: what that does before a packet leaves it is for all, the rest for what
@@ -153,12 +154,10 @@ class HostedLayout(PricedLayout):
             for several, here in zip(self.stages, queues, strict=True)
         ]
 
-    def each_at(self, load_pps: float) -> list[list[float]]:
-        if not load_pps:
-            return super().each_at(load_pps)
-        return at_bursts(self.way_at(load_pps), dict(self._gathered(load_pps)))
+    def _gathered(self, load_pps: float) -> Mapping[int, float]:
+        return dict(self._in_turns(load_pps))
 
-    def _gathered(self, load_pps: float) -> Iterator[tuple[int, float]]:
+    def _in_turns(self, load_pps: float) -> Iterator[tuple[int, float]]:
         """One of k processes that take turns by slices finds all but a k-th of its packets in full
         bursts, as they came while others ran; the others one by one."""
         for number, one in enumerate(self.way, 1):
