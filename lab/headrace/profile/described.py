@@ -66,7 +66,7 @@ def _source(text: str) -> dict[str, str]:
 
 def _levels(calibration: Calibration, each: float) -> Iterable[dict[str, Any]]:
     """A cache is as large as it is found to be: neighbours of a virtual machine have the rest."""
-    cores = max(1, len(calibration.server.cores))
+    cores = max(1, len(calibration.server.cores) // max(1, calibration.server.sockets))
     for i, level in enumerate(calibration.levels):
         size = level.reaches_bytes or level.bytes
         gather = level.cycles if level.gather_cycles is None else level.gather_cycles

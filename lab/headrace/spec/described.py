@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from headrace.spec import document
 from headrace.spec.base import NAME_PATTERN, Count, Ratio, Spec
+from headrace.spec.contradictions import contradictions
 from headrace.spec.document import Document
 from headrace.spec.invalid import explain
 
@@ -24,10 +25,11 @@ SourceKind = Literal["measured", "data-sheet", "published", "fitted", "assumed"]
 
 
 class Source(Spec):
-    """Where figures come from. `fitted`: `text` says to which points."""
+    """Where figures come from. `to`: the points that it was `fitted` to."""
 
     kind: SourceKind
     text: Annotated[str, Field(min_length=1)]
+    to: str | None = None
 
 
 class Sourced(Spec):
@@ -238,15 +240,6 @@ class DescribedServer(Spec):
             if figure.source not in self.sources:
                 names = ", ".join(self.sources)
                 raise ValueError(f"{path}: source {figure.source}; allowed: {names}")
-        if any(level.kib is None for level in self.levels[:-1]) or self.levels[-1].kib is not None:
-            raise ValueError("levels: allowed: caches with `kib`, then memory without")
-        if self.tester == "outside" and not self.ports:
-            raise ValueError("tester: outside; allowed: with `ports`, by which traffic comes")
-        for i, port in enumerate(self.ports):
-            if port.socket >= self.sockets:
-                raise ValueError(
-                    f"ports[{i}].socket: {port.socket}; allowed: 0..{self.sockets - 1}"
-                )
         return self
 
     @property
@@ -285,9 +278,12 @@ def read_server(file: Path, of: Document | None = None) -> tuple[Document, Descr
     copied = of is not None and of.bundled and file in inputs.values()
     doc = replace(document.load(file, inputs), bundled=copied)
     try:
-        return doc, DescribedServer.model_validate(doc.data)
+        server = DescribedServer.model_validate(doc.data)
     except ValidationError as error:
         raise explain(doc, error, DescribedServer) from None
+    for path, problem in contradictions(server):
+        raise doc.error(path, problem)
+    return doc, server
 
 
 def with_costs(file: Path, of: Document | None = None) -> tuple[DescribedServer, DescribedServer]:
