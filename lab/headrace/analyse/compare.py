@@ -12,8 +12,10 @@ from typing import Any, Literal
 from pydantic import computed_field
 
 from headrace.analyse.changed import asked
+from headrace.analyse.lcores_moved import lines_between
 from headrace.analyse.summary import ResultKey, Spread, Summary, summarise
-from headrace.analyse.units import flat, plural, signed_percent
+from headrace.analyse.units import flat, plural, signed_percent, significant
+from headrace.model.lines_between import same_state
 from headrace.record.bundle import Bundle
 from headrace.record.frozen import Record
 
@@ -132,8 +134,19 @@ def diff(a: Bundle, b: Bundle) -> Diff:
         differences=(
             *(Difference(where="spec", name=n, a=x, b=y) for n, x, y in asked(a, b)),
             *differences("environment", _facts(a), _facts(b)),
+            *_between(a, b),
         ),
     )
+
+
+def _between(a: Bundle, b: Bundle) -> list[Difference]:
+    """The same machine may have had its lcores on other cores (model/lines_between.py)."""
+    ours, theirs = lines_between(a.trials()), lines_between(b.trials())
+    if ours is None or theirs is None or same_state(ours, theirs):
+        return []
+    name = "TSC cycles of a cache line that another lcore wrote"
+    sides = {"a": significant(ours), "b": significant(theirs)}
+    return [Difference(where="environment", name=name, **sides)]
 
 
 def compare(a: Summary, b: Summary) -> ComparedResults:

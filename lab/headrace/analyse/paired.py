@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Literal
 
+from headrace.analyse.lcores_moved import usual_trials
 from headrace.record.estimates import Capacity, Interval, Paired
 from headrace.record.rows import Trial
 
@@ -23,7 +24,9 @@ Turns = Mapping[str, Sequence[float | None]]
 
 
 def turns_of(trials: Sequence[Trial], chain: str, workload: str) -> dict[str, list[float | None]]:
-    """From the comparison in turn; None: too little of that turn was left alone."""
+    """From the comparison in turn; None: too little of that turn was left alone, or it ran
+    while the machine was in another state than in most."""
+    usual = usual_trials(trials)
     last: dict[tuple[str, int], float | None] = {}
     turn: dict[str, int] = {}
     order: list[str] = []
@@ -33,15 +36,20 @@ def turns_of(trials: Sequence[Trial], chain: str, workload: str) -> dict[str, li
         if not order or order[-1] != one.execution:
             turn[one.execution] = turn.get(one.execution, 0) + 1
             order.append(one.execution)
-        rate = None if one.capacity is None else one.capacity.per_cycle
+        counts = one.capacity is not None and one.trial in usual
+        rate = one.capacity.per_cycle if one.capacity is not None and counts else None
         last[one.execution, turn[one.execution]] = rate
     return {name: [last[name, n] for n in range(1, count + 1)] for name, count in turn.items()}
 
 
 def quietest_of(trials: Sequence[Trial], chain: str, workload: str) -> dict[str, Trial]:
-    """For each execution the trial of the comparison whose lcores others took least."""
+    """For each execution the trial of the comparison, in the machine's commonest state, whose
+    lcores others took least."""
     quietest: dict[str, Trial] = {}
+    usual = usual_trials(trials)
     for one in trials:
+        if one.trial not in usual:
+            continue
         if one.phase != "capacity" or (one.chain, one.workload) != (chain, workload):
             continue
         if one.counters is not None and _away(one) < _away(quietest.get(one.execution)):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.analyse.lcores_moved import lines_between, moved
 from headrace.analyse.paired import paired, quietest_of, turns_of
 from headrace.record.bundle import Bundle
 from headrace.record.estimates import Capacity, Interval, PartCapacity
@@ -70,6 +71,32 @@ def test_turns_are_told_by_the_order_of_trials(bundle_path: Path) -> None:
     turns = turns_of(trials, one.chain, one.workload)
     assert turns == {"a": [0.5e6, 1.5e6, 2.5e6], "b": [1e6, None, 3e6]}
     assert turns_of(trials, "another", one.workload) == {}
+
+
+def test_a_turn_of_another_state_of_the_machine_is_in_no_pair(bundle_path: Path) -> None:
+    """Lines of the other lcore took 60 cycles, and from the second start of `b` on 340: that start
+    was made again, and all of the first turn is left out."""
+    any_trial = Bundle(bundle_path).trials()[0]
+    some = [
+        ("a", 9e6, 60.0), ("b", 8e6, 60.5), ("a", 2e6, 61.0), ("a", 3e6, 340.0), ("b", 4e6, 341.0),
+        ("a", 3.2e6, 342.0), ("b", 4.1e6, 339.0),
+    ]  # fmt: skip
+    trials = [
+        any_trial.model_copy(
+            update={
+                "trial": n, "execution": name, "phase": "capacity", "capacity": capacity(pps),
+                "line_cycles": lines,
+            }
+        )
+        for n, (name, pps, lines) in enumerate(some, 1)
+    ]  # fmt: skip
+    one = trials[0]
+    assert turns_of(trials, one.chain, one.workload) == {
+        "a": [None, 1.5e6, 1.6e6], "b": [None, 2e6, 2.05e6],
+    }  # fmt: skip
+    assert lines_between(trials) == 340.5
+    same = [t.model_copy(update={"line_cycles": 60.0 + t.trial / 10}) for t in trials]
+    assert moved(same) is None and "changed 1 time" in (moved(trials) or "")
 
 
 def test_where_cycles_go_is_told_by_the_trial_that_was_left_alone(bundle_path: Path) -> None:

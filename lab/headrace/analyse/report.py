@@ -12,6 +12,7 @@ from headrace.analyse.bottleneck import Pipe, pipe_of, room
 from headrace.analyse.capacity import parts_of
 from headrace.analyse.compared import Compared
 from headrace.analyse.conclusion import Conclusion, conclude, overall
+from headrace.analyse.lcores_moved import moved
 from headrace.analyse.notes import doubt, tails_of_pauses
 from headrace.analyse.paired import quietest_of, turns_of
 from headrace.analyse.reached import Reached, reached
@@ -171,6 +172,7 @@ def report(bundle: Bundle) -> Report:
         trials=len({t.trial for t in trials}),
         cautions=(
             *_cautions(bundle.status, summaries, results),
+            *([text] if (text := moved(trials)) else []),
             *_disturbed(environment),
         ),
         environment=environment,

@@ -213,6 +213,30 @@ def test_executions_of_one_chain_are_compared_in_turn(home: Path) -> None:
     assert "comparing a, b: 3 times in turn" in done.words
 
 
+def test_a_start_during_which_the_lcores_moved_is_made_again(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second start began with lines of 60 cycles and ended with 340: once more, in that state.
+    Each trial has what was seen before its start."""
+    seen = iter([60.0, 61.0, 340.0, 341.0, 342.0, 343.0, 344.0, 345.0])
+    monkeypatch.setattr("headrace.measure.session.line_cycles", lambda cpus: next(seen))
+    log: list[str] = []
+    measure = {**SEARCH, "pairs": 2}
+    inside = (Segment(name="chain", cpus=(1,)),)
+    points = [
+        Fake("c", log, measure, execution=name, segments=inside, cpus=frozenset({901, 902}))
+        for name in ("a", "b")
+    ]
+    done = run(home, points)
+    trials = Bundle(done.bundle).trials()
+    starts = [(t.execution, t.line_cycles) for t in trials if t.phase == "capacity"]
+    assert starts == [("a", 60.0), ("b", 61.0), ("b", 340.0), ("a", 341.0), ("b", 342.0)]
+    assert {t.line_cycles for t in trials if t.phase == "search"} == {344.0, 345.0}
+    cautions = " ".join(report(Bundle(done.bundle)).cautions)
+    assert "took 342 TSC cycles before most, 60.5 cycles before 2 starts" in cautions
+    assert "Capacities are those of 5 starts of 7" in cautions
+
+
 def test_a_costly_deployment_is_made_once(home: Path) -> None:
     log: list[str] = []
     run(home, [Fake("a", log), Fake("b", log)], repetitions=2, interleaved=False)

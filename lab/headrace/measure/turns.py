@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 
 from headrace.ground.contract import Checked, Offer, Point
+from headrace.model.lines_between import steady
 from headrace.record.slices import Sliced
 
 KEPT = 60  # trials of a start: a search at its own has fewer, and an hour of them is no better
@@ -38,25 +40,34 @@ class Starts:
     """Trials' slices: of one deployment together, apart from those of the next."""
 
     def __init__(self) -> None:
-        self._number = 0
+        self._before: list[float | None] = []  # what a line between the lcores cost, by start
         self._kept: dict[tuple[str, str, str, int], dict[int, list[Sliced]]] = {}
 
-    def begin(self) -> None:
-        self._number += 1
+    def begin(self, line_cycles: float | None) -> None:
+        self._before.append(line_cycles)
 
     def add(self, point: Point, offer: Offer, repetition: int, slices: Sequence[Sliced]) -> None:
         starts = self._kept.setdefault(_key(point, offer, repetition), {})
-        kept = starts.setdefault(self._number, [])
+        kept = starts.setdefault(len(self._before) - 1, [])
         kept += slices
         del kept[:-KEPT]
 
-    def of(self, point: Point, offer: Offer, repetitions: Sequence[int]) -> list[list[Sliced]]:
-        return [
-            start
+    def of(
+        self, point: Point, offer: Offer, repetitions: Sequence[int]
+    ) -> tuple[list[list[Sliced]], float | None]:
+        """Slices of its starts in the machine's commonest state, and what a line between the lcores
+        cost there in the median. None, too: all of them were in another state, and are taken."""
+        kept = {
+            number: start
             for repetition in dict.fromkeys(repetitions)
-            for start in self._kept.get(_key(point, offer, repetition), {}).values()
+            for number, start in self._kept.get(_key(point, offer, repetition), {}).items()
             if start
-        ]
+        }
+        whole = steady(self._before)
+        chosen = [number for number in kept if whole[number]]
+        known = [one for number in chosen if (one := self._before[number]) is not None]
+        lines = median(known) if known else None
+        return [kept[number] for number in chosen or kept], lines
 
 
 def _key(point: Point, offer: Offer, repetition: int) -> tuple[str, str, str, int]:

@@ -62,6 +62,8 @@ class Trial(Measurement):
     phase: Phase
     started_at: str  # ISO 8601, UTC
     intended_duration_s: NonNegativeFloat
+    # TSC cycles of a line that another lcore wrote, before its start; None: not measured.
+    line_cycles: NonNegativeFloat | None = None
 
 
 class GoalFigures(Record):
