@@ -105,7 +105,7 @@ test-vm-placement:
 bench-fib-1g:
 	@scripts/setup.sh run bench
 	@scripts/with-hugepages.sh 10240 $(VENV)/headrace bench fib --kind exact --entries 1G
-	@scripts/with-hugepages.sh 10240 $(VENV)/headrace run studies/fib-1g.yaml
+	@scripts/with-hugepages.sh 10240 $(VENV)/headrace run studies/s1/fib.yaml
 
 # No root needed; QEMU's own emulation where KVM does not run guests.
 test-vm:

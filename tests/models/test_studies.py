@@ -17,6 +17,7 @@ from headrace.engine import place as engine_place
 from headrace.engine.describe import describe
 from headrace.ground.dry import DryRuns
 from headrace.spec import document
+from headrace.spec.folder import load_folder
 from headrace.spec.group import Machine
 from headrace.spec.plan import ChainPlan, LayoutPlan
 from headrace.spec.points import Wanted, points
@@ -89,13 +90,13 @@ def test_what_s1_and_s2_published_is_copied_rightly() -> None:
     given = claims()
 
     def claimed(study: str) -> dict[str, Any]:
-        judged = read(document.load(REPO / f"studies/{study}.yaml")).claims
+        judged = read(load_folder(REPO / "studies" / study)).claims
         return {
             name: list(one.value) if isinstance(one.value, tuple) else one.value
             for name, one in judged.items()
         }
 
-    s1, s2 = claimed("s1-hosting"), claimed("s2-hosting")
+    s1, s2 = claimed("s1"), claimed("s2")
     assert s1["lossless-vnfs"] == given["S1.lossless-vnfs"]["value"]
     assert s1["overprovision-loss"] == given["S1.overprovision-loss"]["range"]
     assert s1["worst-case-loss"] == given["S1.worst-case-loss"]["approx"]

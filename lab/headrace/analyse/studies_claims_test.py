@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,21 +21,24 @@ from headrace.record.figures import LatencyNs
 from headrace.record.rows import Result
 from headrace.record.segments import Anatomy, Segment
 from headrace.record.testdata import environment
-from headrace.record.verdict import Audit
+from headrace.record.verdict import Audit, Finding
 from headrace.spec import document
 from headrace.spec.claim import Claim
+from headrace.spec.document import Document
+from headrace.spec.folder import load_folder
 from headrace.spec.group import Machine
 from headrace.spec.points import points
 from headrace.spec.study import Experiment, expand, read
 
-STUDIES = ("fib-1g", "s1-hosting", "s2-hosting", "s3-execution", "s5-placement")
+STUDIES = ("s1", "s2", "s3-execution", "s5-placement")
 DRAWS, PACKETS, HZ = 14, 1_000_000, 2_000_000_000
 MACHINE = Machine(256, 2)  # that lacks nothing
 
 
 def experiments(name: str) -> tuple[dict[str, Claim], list[Experiment]]:
     """The study's claims, and what its points deploy where a claim asks for one of its group."""
-    doc = document.load(shipped("studies") / f"{name}.yaml")
+    own = shipped("studies") / name
+    doc = load_folder(own) if own.is_dir() else document.load(own.with_suffix(".yaml"))
     claims = {
         key: one.model_copy(update={"unlike": None, "needs": ()})
         for key, one in read(doc).claims.items()
@@ -46,8 +50,18 @@ def experiments(name: str) -> tuple[dict[str, Claim], list[Experiment]]:
         for point in points(doc, MACHINE)
         if f"'{point.group}" in asked or f"'{point.group.split('-')[0]}-%" in asked
         or ("execution = '0-" in asked and point.group.startswith("placements"))
-        for one in expand(point.doc)
+        for one in expand(of_modes(point.doc))
     ]  # fmt: skip
+
+
+def of_modes(doc: Document) -> Document:
+    """Offloaded forwarding has a mode for each execution, of a chain that follows from it."""
+    hosting = doc.data.get("deployment", {}).get("hosting")
+    if not isinstance(hosting, dict) or hosting["kind"] != "offload":
+        return doc
+    executions = [{"name": mode, "model": "rtc"} for mode in hosting["modes"]]
+    deployment = {"execution": executions}
+    return replace(doc, data={**doc.data, "chain": ["l2fwd"], "deployment": deployment})
 
 
 def rows(of: list[Experiment], seed: int) -> Iterator[Result]:
@@ -82,7 +96,9 @@ def row(one: Experiment, goal: str, load: float, slower: float, draw: random.Ran
         workload=one.workload_name, goal=goal, load_pps=load, throughput_pps=pps,
         throughput_gbps_l1=pps * (frame + 20) * 8e-9, throughput_gbps_l2=pps * frame * 8e-9,
         offered_pps=pps, sent_pps=pps, received_pps=pps, loss_ratio=lost, received=PACKETS,
-        frame_bytes_mean=frame, nf_cycles=nf_cycles, audit=Audit(verdict="ok"),
+        frame_bytes_mean=frame, nf_cycles=nf_cycles,
+        ipdv_ns_mean=60 * slower * draw.uniform(0.8, 1.2), audit=Audit(verdict="ok", findings=(
+            Finding(check="updates", ok=True, text="", value=pps),)),
         latency_ns=LatencyNs(**latency),
         anatomy=Anatomy(generator_ns=1, switch_ns=cycles * draw.random(), queue_ns=0,
                         scheduler_ns=0, vnf_ns=1, of_which_back_ns=0),

@@ -65,7 +65,7 @@ class Chosen:
     def resolved(self) -> Resolved:
         """For the bundle: which points these were, and why some are not among them."""
         if not self.study.groups:
-            return Resolved(selection=self.wanted if self.wanted.point is not None else None)
+            return Resolved(selection=self.wanted if self.wanted != Wanted() else None)
         return Resolved(selection=self.wanted, points=self._rows())
 
     def _rows(self) -> tuple[PointRow, ...]:
@@ -128,7 +128,9 @@ def described_machine(server: DescribedServer) -> Machine:
         return None if server.ports else f"{server.name} has no ports"
 
     cores = server.sockets * server.cores_per_socket
-    return Machine(len(server.cpus), server.sockets, none, lambda: None, cores, none, no_functions)
+    return Machine(
+        len(server.cpus), server.sockets, none, lambda: None, cores, none, no_functions, none()
+    )
 
 
 def no_calibration() -> str | None:

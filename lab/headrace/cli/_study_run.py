@@ -38,6 +38,7 @@ from headrace.report.preview import Preview, PreviewedPoint
 from headrace.report.preview import show as show_preview
 from headrace.spec import document
 from headrace.spec.document import Document
+from headrace.spec.folder import is_folder, load_folder
 from headrace.spec.points import Wanted
 from headrace.spec.study import ground_of
 
@@ -57,6 +58,7 @@ class RunOptions:
     group: str | None
     figure: int | None
     point: str | None
+    quick: bool
     show: bool
     claims: bool
     live: str | None
@@ -70,12 +72,12 @@ def run_study(asked: RunOptions) -> None:
     spec, out, as_json = asked.spec, asked.out, asked.as_json
     _one_of(asked.show, asked.check)
     _not_here(spec)
-    if spec.is_dir() and is_tuned(spec):
+    if is_bundle(spec) and is_tuned(spec):
         return _replay_tuned(asked)
     _say_command(spec)
     server = _replayed_on(spec) if asked.on is None else asked.on
     doc = on_server(_with_inputs(open_spec(spec, trusted=asked.trust), asked.inputs), server)
-    chosen = groups.chosen(doc, _wanted(spec, Wanted(asked.group, asked.figure, asked.point)))
+    chosen = groups.chosen(doc, _wanted(spec, asked))
     if asked.show:
         groups.show(chosen, stdout())
         return
@@ -124,7 +126,7 @@ def _checked(doc: Document, chosen: groups.Chosen, all_right: bool, beside: str 
 
 def _replayed_on(spec: Path) -> str | None:
     """The server that a bundle's figures were predicted for, or that it ran on a cluster."""
-    if not spec.is_dir():
+    if not is_bundle(spec):
         return None
     first, *_ = (Bundle(spec).spec_resolved or {}).get("experiments") or [{}]
     ground = first.get("study", {}).get("ground") or {}
@@ -137,7 +139,7 @@ def _replayed_on(spec: Path) -> str | None:
 def _say_command(spec: Path) -> None:
     """A bundle of `profile` or `plan` has the study that its layouts and settings vary: that is run
     here, and the whole by its command."""
-    command = Bundle(spec).status.command[1:] if spec.is_dir() else ()
+    command = Bundle(spec).status.command[1:] if is_bundle(spec) else ()
     if command[:1] not in (("profile",), ("plan",)):
         return
     where = f", with {spec} as its spec" if command[0] == "plan" else ""
@@ -166,7 +168,7 @@ def _end(
 
 
 def _replay_tuned(asked: RunOptions) -> None:
-    others = ("check", "group", "figure", "point", "show", "claims", "live")  # a study's
+    others = ("check", "group", "figure", "point", "quick", "show", "claims", "live")  # a study's
     for name in (name for name in others if getattr(asked, name)):
         option = "list" if name == "show" else name
         raise BadInput(
@@ -175,9 +177,10 @@ def _replay_tuned(asked: RunOptions) -> None:
     replay(asked.spec, asked.out, asked.as_json)
 
 
-def _wanted(spec: Path, given: Wanted) -> Wanted:
+def _wanted(spec: Path, asked: RunOptions) -> Wanted:
     """A replay is of the points that were measured, unless the user says otherwise."""
-    if not spec.is_dir() or given != Wanted():
+    given = Wanted(asked.group, asked.figure, asked.point, asked.quick)
+    if not is_bundle(spec) or given != Wanted():
         return given
     return Wanted(**(Bundle(spec).spec_resolved or {}).get("selection", {}))
 
@@ -284,17 +287,13 @@ def _show_preview(preview: Preview, as_json: bool) -> None:
 
 
 def open_spec(given: Path, *, trusted: bool) -> Document:
-    """A spec's document; a bundle's is its spec, with the files that it copied; a name without a
-    file, as quickstart, is a study of headrace's own. `trusted`: a bundle's spec may say what is to
-    be run."""
-    own = shipped("studies") / f"{given}.yaml"
-    named = not given.exists() and not given.suffix
-    if named and own.is_file():
-        return document.load(own)
-    if named:
-        names = ", ".join(sorted(file.stem for file in shipped("studies").glob("*.yaml")))
-        allowed = f"a spec (YAML), a bundle, or a study of headrace's own: {names}"
-        raise bad_value("SPEC", str(given), problem="no such file", allowed=allowed)
+    """A spec's document; a bundle's is its spec, with the files that it copied; a folder's is what
+    its files have together; a name without a file, as quickstart or s2, is a study of headrace's
+    own, or a folder of these. `trusted`: a bundle's spec may say what is to be run."""
+    if not given.exists() and not given.suffix:
+        return _own_study(given)
+    if is_folder(given):
+        return load_folder(given)
     if not given.is_dir():
         return document.load(given)
     _not_here(given)
@@ -303,6 +302,22 @@ def open_spec(given: Path, *, trusted: bool) -> Document:
     if doc is None or bundle.spec_resolved is None:
         raise BadInput(f"{given}: has no spec to replay")
     return doc
+
+
+def _own_study(name: Path) -> Document:
+    studies = shipped("studies")
+    if (file := studies / f"{name}.yaml").is_file():
+        return document.load(file)
+    if is_folder(studies / name):
+        return load_folder(studies / name)
+    folders = (one.name for one in studies.iterdir() if is_folder(one))
+    names = ", ".join(sorted((*(file.stem for file in studies.glob("*.yaml")), *folders)))
+    allowed = f"a spec (YAML), a bundle, or a study of headrace's own: {names}"
+    raise bad_value("SPEC", str(name), problem="no such file", allowed=allowed)
+
+
+def is_bundle(given: Path) -> bool:
+    return given.is_dir() and not is_folder(given)
 
 
 def _not_here(given: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.cli.run import run
 
-_POINTS = Path(__file__).parents[3] / "studies/s1-hosting.yaml"
+_POINTS = Path(__file__).parents[3] / "studies/s1"
 
 
 def test_a_point_is_listed_as_a_spec_has_it(capsys: pytest.CaptureFixture[str]) -> None:

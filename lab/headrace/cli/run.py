@@ -91,6 +91,10 @@ def run(
         str | None,
         typer.Option("--point", help="Only this point: its name, without groups its number."),
     ] = None,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="As the study's `quick` has it: sooner, and fewer points."),
+    ] = False,
     show: Annotated[bool, typer.Option("--list", help="Show the points, measure nothing.")] = False,
     claims: Claims = False,
     live: Address = None,
@@ -102,5 +106,5 @@ def run(
     """Deploy, warm up, verify, measure; write a bundle with a report."""
     from headrace.cli._study_run import RunOptions, run_study
 
-    given = (spec, out, as_json, wait, settled, check, group, figure, point, show, claims)
+    given = (spec, out, as_json, wait, settled, check, group, figure, point, quick, show, claims)
     run_study(RunOptions(*given, live, on, beside, trust, tuple(inputs or ())))

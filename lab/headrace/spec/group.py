@@ -27,6 +27,7 @@ class Needs(Spec):
     containers: Literal[True] | None = None  # root, and podman or docker
     sriov: Literal[True] | None = None  # a NIC with enough virtual functions for the chains
     calibration: Literal[True] | None = None  # of this server, as `server calibrate` leaves it
+    deployed: Literal[True] | None = None  # that it runs: no prediction is made of it
     never: str | None = None  # why this is not measured on any server
 
 
@@ -34,6 +35,13 @@ class Published(Spec):
     claim: str
     setup: str
     value: Any
+
+
+class Quick(Spec):
+    """What `run --quick` lays over a group, and the values of its sweep that are left then."""
+
+    spec: dict[str, Any] = Field(default_factory=dict)
+    sweep: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
 
 
 class Group(Spec):
@@ -47,6 +55,7 @@ class Group(Spec):
     spec: dict[str, Any] = Field(default_factory=dict)
     sweep: dict[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field(default_factory=dict)
     needs: tuple[Needs, ...] = ()
+    quick: Quick = Quick()
     published: tuple[Published, ...] = ()
 
     @property
@@ -71,6 +80,7 @@ class Machine:
     no_calibration: Callable[[], str | None] = lambda: None
     # Why no NIC has virtual functions for a spec's VNFs.
     no_sriov: Callable[[dict[str, Any]], str | None] = lambda _: None
+    not_deployed: str | None = None  # why nothing runs: it is described
 
 
 def lacking(
@@ -81,6 +91,8 @@ def lacking(
         return None
     if need.never:
         return need.never
+    if need.deployed and machine.not_deployed is not None:
+        return f"is measured only, and {machine.not_deployed}"
     if need.lcores is not None and machine.lcores < need.lcores:
         return f"needs {need.lcores} lcores, this machine has {machine.lcores}"
     cores = machine.lcores if machine.cores is None else machine.cores

@@ -11,10 +11,11 @@ from typing import Any
 from headrace.errors import BadInput
 from headrace.spec.document import Document
 from headrace.spec.dotted import over, put
-from headrace.spec.group import Group, Machine, lacking
+from headrace.spec.group import Group, Machine, Quick, lacking
 from headrace.spec.study import Study, read, studies
 
-_OF_THE_FILE = ("groups", "claims", "sweep")
+_OF_THE_FILE = ("groups", "claims", "sweep", "quick")
+NOT_QUICK = "--quick leaves it out"
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Wanted:
     group: str | None = None
     figure: int | None = None
     point: str | None = None  # by name; in a study without groups by number, from 1
+    quick: bool = False  # as the study's own `quick` has them
 
 
 def has_groups(doc: Document) -> bool:
@@ -46,15 +48,17 @@ def points(doc: Document, machine: Machine, wanted: Wanted = Wanted()) -> list[S
     """Those that are wanted, those that the machine cannot have among them."""
     if not has_groups(doc):
         _none_wanted(doc, wanted)
-        return [StudyPoint(next(studies(doc))[0].name, doc)]
+        whole = quickly(doc) if wanted.quick else doc
+        return [StudyPoint(next(studies(whole))[0].name, whole)]
     study = read(doc)
     _known(study, wanted)
+    _has_quick(doc, study, wanted)
     listed = [
         point
         for name, group in study.groups.items()
         if wanted.group in (None, name)
         and (wanted.figure is None or wanted.figure in group.numbers)
-        for point in _group(doc, study, name, group, machine)
+        for point in _group(doc, study, name, group, machine, quick=wanted.quick)
     ]
     if wanted.point is None:
         return listed
@@ -63,6 +67,19 @@ def points(doc: Document, machine: Machine, wanted: Wanted = Wanted()) -> list[S
         names = ", ".join(point.name for point in listed)
         raise BadInput(f"--point: got {wanted.point}; allowed: {names}")
     return of_name
+
+
+def quickly(doc: Document) -> Document:
+    """A study without groups, with its `quick` laid over it."""
+    if not doc.data.get("quick"):
+        raise BadInput(f"--quick: {doc.file} has no `quick`")
+    return replace(doc, data=over(doc.data, doc.data["quick"]))
+
+
+def _has_quick(doc: Document, study: Study, wanted: Wanted) -> None:
+    none = Quick()
+    if wanted.quick and not study.quick and all(g.quick == none for g in study.groups.values()):
+        raise BadInput(f"--quick: {doc.file} has no `quick`")
 
 
 def _none_wanted(doc: Document, wanted: Wanted) -> None:
@@ -80,10 +97,12 @@ def _known(study: Study, wanted: Wanted) -> None:
 
 
 def _group(
-    doc: Document, study: Study, name: str, group: Group, machine: Machine
+    doc: Document, study: Study, name: str, group: Group, machine: Machine, *, quick: bool
 ) -> Iterator[StudyPoint]:
     common = {key: value for key, value in doc.data.items() if key not in _OF_THE_FILE}
     laid = over({"description": group.about, **common}, group.spec)
+    if quick:
+        laid = over(over(laid, study.quick), group.quick.spec)
     sweep = {**study.sweep, **group.sweep}
     of_group = replace(doc, group=name, swept=tuple(group.sweep))
     for i, combination in enumerate(itertools.product(*sweep.values()), 1):
@@ -94,7 +113,9 @@ def _group(
             if problem is not None:
                 raise of_group.error(("sweep", path), problem)
         data["sweep"] = {path: [value] for path, value in values.items()}
-        reasons = (lacking(need, values, data, machine) for need in group.needs)
+        reasons = [lacking(need, values, data, machine) for need in group.needs]
+        if quick and not _left(group.quick, values):
+            reasons.append(NOT_QUICK)
         yield StudyPoint(
             data["name"],
             replace(of_group, data=data),
@@ -103,3 +124,8 @@ def _group(
             values,
             next(filter(None, reasons), None),
         )
+
+
+def _left(quick: Quick, values: dict[str, Any]) -> bool:
+    """Points keep their numbers: those that are left out are skipped."""
+    return all(values[path] in some for path, some in quick.sweep.items())

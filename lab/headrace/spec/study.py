@@ -135,6 +135,8 @@ class Study(Spec):
     # combination is measured
     groups: dict[Name, Group] = Field(default_factory=dict)  # several studies of one kind
     claims: dict[Name, Claim] = Field(default_factory=dict)  # what is said of the results
+    quick: dict[str, Any] = Field(default_factory=dict)  # part of a study, laid over it by `run
+    # --quick`
 
     @model_validator(mode="before")
     @classmethod

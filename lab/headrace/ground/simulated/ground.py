@@ -111,13 +111,14 @@ class SimulatedGround:
 
 
 def _undisturbed(one: Experiment) -> Experiment:
-    """Nothing is to be warmed up, compared in turn or sampled where nothing runs."""
+    """Nothing is to be warmed up, compared in turn, sampled or repeated where nothing runs."""
     study = one.study
     return replace(
         one,
         study=study.model_copy(
             update={
                 "warmup": 0.0,
+                "repetitions": 1,
                 "collect": Collect(layers=()),
                 "measure": study.measure.model_copy(update={"pairs": 0}),
             }
