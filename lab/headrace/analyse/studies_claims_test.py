@@ -13,16 +13,17 @@ import pytest
 
 from headrace.analyse.claims import judge_claims
 from headrace.analyse.report import report
+from headrace.ground.appliances.expanded import expand_study
+from headrace.ground.appliances.ground import AppliancePoint
 from headrace.host.programs import shipped
 from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.claim import JudgedClaim
 from headrace.record.counters import Counters, Located, NfReading, ReplicaReading, WorkerReading
-from headrace.record.figures import LatencyNs
+from headrace.record.figures import ApplicationFigures, LatencyNs
 from headrace.record.rows import Result
 from headrace.record.segments import Anatomy, Segment
 from headrace.record.testdata import environment
 from headrace.record.verdict import Audit, Finding
-from headrace.spec import document
 from headrace.spec.claim import Claim
 from headrace.spec.document import Document
 from headrace.spec.folder import load_folder
@@ -30,15 +31,15 @@ from headrace.spec.group import Machine
 from headrace.spec.points import points
 from headrace.spec.study import Experiment, expand, read
 
-STUDIES = ("s1", "s2", "s3-execution", "s5-placement")
+STUDIES = ("s1", "s2", "s3", "s4", "s5")
+Deployment = Experiment | AppliancePoint
 DRAWS, PACKETS, HZ = 14, 1_000_000, 2_000_000_000
 MACHINE = Machine(256, 2)  # that lacks nothing
 
 
-def experiments(name: str) -> tuple[dict[str, Claim], list[Experiment]]:
+def experiments(name: str) -> tuple[dict[str, Claim], list[Deployment]]:
     """The study's claims, and what its points deploy where a claim asks for one of its group."""
-    own = shipped("studies") / name
-    doc = load_folder(own) if own.is_dir() else document.load(own.with_suffix(".yaml"))
+    doc = load_folder(shipped("studies") / name)
     claims = {
         key: one.model_copy(update={"unlike": None, "needs": ()})
         for key, one in read(doc).claims.items()
@@ -54,6 +55,18 @@ def experiments(name: str) -> tuple[dict[str, Claim], list[Experiment]]:
     ]  # fmt: skip
 
 
+def appliances(name: str) -> tuple[dict[str, Claim], list[Deployment]]:
+    """The same of third-party VNFs, where all points are asked for."""
+    doc = load_folder(shipped("studies") / name)
+    claims = {
+        key: one.model_copy(update={"needs": ()})
+        for key, one in read(doc).claims.items()
+        if key != "bash-lines"  # which counts no rows
+    }
+    studies = [(point.doc, expand_study(point.doc)) for point in points(doc, MACHINE)]
+    return claims, [AppliancePoint(doc, one, point) for doc, one in studies for point in one.points]
+
+
 def of_modes(doc: Document) -> Document:
     """Offloaded forwarding has a mode for each execution, of a chain that follows from it."""
     hosting = doc.data.get("deployment", {}).get("hosting")
@@ -64,11 +77,15 @@ def of_modes(doc: Document) -> Document:
     return replace(doc, data={**doc.data, "chain": ["l2fwd"], "deployment": deployment})
 
 
-def rows(of: list[Experiment], seed: int) -> Iterator[Result]:
+def rows(of: list[Deployment], seed: int) -> Iterator[Result]:
     """Each group's points are faster or slower by a factor, each point by a further one."""
     draw = random.Random(seed)
     groups: dict[tuple[str, str], float] = {}
     for one in of:
+        if isinstance(one, AppliancePoint):
+            if not seed or draw.random() < 0.9:  # how many chains there are is asked, too
+                yield from (seen(one, work.text, draw) for work in one.point.workloads)
+            continue
         key = one.chain.rpartition("-")[0], one.execution.name
         slower = groups.setdefault(key, 4 ** draw.uniform(-1, 1)) * 1.5 ** draw.uniform(-1, 1)
         measure = one.study.measure
@@ -78,6 +95,16 @@ def rows(of: list[Experiment], seed: int) -> Iterator[Result]:
             *(("fixed", pps) for pps in measure.loads if isinstance(pps, float)),
         ):
             yield row(one, goal, load, slower, draw)
+
+
+def seen(one: AppliancePoint, workload: str, draw: random.Random) -> Result:
+    gbps = draw.uniform(0.1, 9)
+    return Result(
+        chain=one.chain, direction="forward", repetition=1, execution=one.execution,
+        workload=workload, goal="max", load_pps=0, throughput_pps=1e6, throughput_gbps_l1=gbps,
+        throughput_gbps_l2=gbps, offered_pps=1e6, sent_pps=1e6, received_pps=1e6, loss_ratio=0,
+        audit=Audit(verdict="ok"), application=ApplicationFigures(gbps=gbps),
+    )  # fmt: skip
 
 
 def row(one: Experiment, goal: str, load: float, slower: float, draw: random.Random) -> Result:
@@ -125,7 +152,7 @@ def row(one: Experiment, goal: str, load: float, slower: float, draw: random.Ran
 
 
 def judged(
-    folder: Path, of: list[Experiment], claims: dict[str, Claim], seed: int
+    folder: Path, of: list[Deployment], claims: dict[str, Claim], seed: int
 ) -> tuple[JudgedClaim, ...]:
     with BundleWriter(folder) as writer:
         writer.environment(environment())
@@ -138,7 +165,7 @@ def judged(
 def test_rows_confirm_a_claim_and_other_rows_contradict_it(study: str, tmp_path: Path) -> None:
     """A number or a text is held against what the first rows gave, as few rows at random give a
     paper's value; truth has to come out both ways."""
-    claims, of = experiments(study)
+    claims, of = appliances(study) if study == "s4" else experiments(study)
     first = {one.name: one for one in judged(tmp_path / "0", of, claims, 0)}
     unanswered = [name for name, one in first.items() if one.measured is None]
     assert not unanswered
@@ -161,10 +188,10 @@ def test_rows_confirm_a_claim_and_other_rows_contradict_it(study: str, tmp_path:
 
 def test_a_report_of_a_studys_points_has_the_studys_name(tmp_path: Path) -> None:
     """Its 112 points are no title; a few chains are."""
-    of = list({one.chain: one for one in experiments("s3-execution")[1]}.values())
-    for count, title in ((3, "cycles-1, frames-1, frames-2"), (20, "s3-execution")):
+    of = list({one.chain: one for one in experiments("s3")[1]}.values())
+    for count, title in ((3, "lb-4k-1, lb-40k-1, lb-1m-1"), (20, "s3")):
         with BundleWriter(tmp_path / str(count)) as writer:
-            writer.spec("name: s3-execution\nchain: []\n", {})
+            writer.spec("name: s3\nchain: []\n", {})
             for one in of[:count]:
                 writer.result(next(rows([one], 0)))
         assert report(Bundle(tmp_path / str(count))).title == title

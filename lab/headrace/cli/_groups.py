@@ -113,9 +113,16 @@ def this_machine() -> Machine:
 def machine_of(doc: Document) -> Machine:
     """This one, or the described one that the study runs on."""
     asked = ground_of(doc)
-    if asked is None or not asked.computed:
+    if asked is None:
         return this_machine()
+    if not asked.computed:
+        return cluster()
     return described_machine(read_server(server_named(doc, asked.server))[1])
+
+
+def cluster() -> Machine:
+    """Containers are pods, and need none here."""
+    return replace(this_machine(), no_containers=lambda: None)
 
 
 def described_machine(server: DescribedServer) -> Machine:
@@ -139,8 +146,8 @@ def no_calibration() -> str | None:
     return "`headrace server calibrate` has not been run on this server"
 
 
-def chosen(doc: Document, wanted: Wanted) -> Chosen:
-    every = points(doc, machine_of(doc), wanted)
+def chosen(doc: Document, wanted: Wanted, machine: Machine | None = None) -> Chosen:
+    every = points(doc, machine or machine_of(doc), wanted)
     return Chosen(read(doc) if has_groups(doc) else next(studies(doc))[0], wanted, every)
 
 

@@ -14,7 +14,7 @@ import yaml
 from headrace.analyse.units import plural
 from headrace.cli._console import print_json
 from headrace.cli._folder import make_folder
-from headrace.cli._groups import chosen
+from headrace.cli._groups import chosen, cluster
 from headrace.cli._study_run import open_spec
 from headrace.errors import BadInput, HeadraceError, bad_value
 from headrace.ground.appliances.ground import AppliancePoint
@@ -71,7 +71,7 @@ def kubernetes(
 ) -> None:
     """Write the manifests (kustomize) of each point: networks by Multus, a pod for each VNF."""
     doc = open_spec(spec, trusted=False)
-    checked = chosen(doc, Wanted(point=point)).checked(Grounds().check, all_right=True)
+    checked = chosen(doc, Wanted(point=point), cluster()).checked(Grounds().check, all_right=True)
     every = [one for one in checked.points if isinstance(one, AppliancePoint)]
     if not every:
         raise BadInput(
