@@ -68,6 +68,9 @@ def conclude(
         text = f"No execution can be named best: no result of {names} measured the chain."
         return Conclusion(sentence=text, by="") if explained else None
     fixed = usable[0][0].key.load_pps is not None
+    if not fixed and (unmet := [s for s, _ in usable if s.unmet_pps is not None]):
+        met = [(s, p) for s, p in usable if s.unmet_pps is None]
+        return _of_unmet(unmet, conclude(met, turns, quietest) if met else None)
     if fixed and not all("p99" in s.latency_ns for s, _ in usable):
         return None
     known = {s.key.execution: s.capacity for s, _ in usable if s.capacity is not None}
@@ -110,6 +113,16 @@ def conclude(
         sure=sure and not tied,
         standings=tuple(standings),
     )
+
+
+def _of_unmet(unmet: Sequence[Summary], rest: Conclusion | None) -> Conclusion:
+    """An execution for which no load met the goal has no figure, and is compared with none."""
+    goal = unmet[0].key.goal_text
+    tried = ", ".join(f"{s.key.execution} {pps(s.unmet_pps or 0.0)}" for s in unmet)
+    text = f"No load that was tried met {goal}, down to: {tried}."
+    if rest is None:
+        return Conclusion(sentence=text, by=goal)
+    return rest.model_copy(update={"sentence": f"{rest.sentence} {text}", "sure": False})
 
 
 def _untold(

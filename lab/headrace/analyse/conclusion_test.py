@@ -16,7 +16,7 @@ from headrace.analyse.summary import summarise
 from headrace.analyse.units import significant
 from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.estimates import Capacity, Interval, PartCapacity, Predicted, Span
-from headrace.record.rows import Result
+from headrace.record.rows import Bounds, Result
 from headrace.record.testdata import GENERATOR_CYCLES, IO_CYCLES, NF_CYCLES, TSC_HZ
 from headrace.record.verdict import Audit, Finding
 
@@ -247,3 +247,16 @@ def test_lcores_that_do_the_same_are_folded(results: list[Result]) -> None:
     some = folded(lcores_of(at), 3)
     assert [(one.chain, one.alike) for one in some] == [(False, 1), (False, 1), (True, 3)]
     assert folded(lcores_of(at), 5) == lcores_of(at)
+
+
+def test_a_goal_that_no_load_met_has_no_figure(tmp_path: Path, results: list[Result]) -> None:
+    """Its last trial was above the goal: it is no rate that the chain carries."""
+    found = at_rates(results, rtc=10e6, pipeline=12e6)
+    none = Bounds(lower_pps=None, upper_pps=2e4, stopped_by="min-load")
+    unmet = [r.model_copy(update={"bounds": none}) for r in changed(results, "hybrid")]
+    concluded = of(tmp_path / "some", [*found, *unmet])
+    assert concluded.best == "pipeline" and not concluded.sure
+    assert [s.execution for s in concluded.standings] == ["pipeline", "rtc"]
+    assert "No load that was tried met ndr, down to: hybrid 20.0\u202fkpps." in concluded.sentence
+    alone = of(tmp_path / "none", unmet)
+    assert alone.sentence == "No load that was tried met ndr, down to: hybrid 20.0\u202fkpps."

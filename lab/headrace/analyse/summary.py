@@ -56,7 +56,7 @@ class ResultKey(Record):
     def goal_text(self) -> str:
         """With traffic both ways a load is asked for each way, and carried as their sum."""
         if self.load_pps is None:
-            return self.goal
+            return self.load_share or self.goal
         name = self.goal if self.load_share is None else f"{self.load_share},"
         if self.direction == "both":
             return f"{name} 2 x {pps(self.load_pps / 2)}"
@@ -96,6 +96,15 @@ class Summary(Record):
         """More might have gone through, had the generator made it. A fixed load was not to find
         out how much goes through: it bounds nothing, whoever fell short of it."""
         return self.verdict == "generator-bound" and self.key.goal != "fixed"
+
+    @property
+    def unmet_pps(self) -> float | None:
+        """The lowest load that a search tried, where not even that met its goal in any repetition:
+        then its trial is no figure of the chain. None: a load met it, or nothing was searched."""
+        bounds = [r.bounds for r in self.results]
+        if any(one is None or one.lower_pps is not None for one in bounds):
+            return None
+        return min((b.upper_pps for b in bounds if b and b.upper_pps is not None), default=None)
 
     @property
     def by_policy(self) -> bool:

@@ -9,7 +9,7 @@ from statistics import median
 
 from headrace.analyse import units
 from headrace.analyse.units import NOT_KNOWN, Scale
-from headrace.report.document import AtLeast, Cell, Column, Kind, Link, Row, Table
+from headrace.report.document import AtLeast, Below, Cell, Column, Kind, Link, Row, Table
 
 _OWN: Mapping[Kind, Callable[[float, int], str]] = {
     "number": units.significant,
@@ -44,6 +44,8 @@ class Scales:
     def text(self, column: Column, cell: Cell) -> str:
         if isinstance(cell, AtLeast):
             return f"≥ {self.text(column, cell.at_least)}"
+        if isinstance(cell, Below):
+            return f"< {self.text(column, cell.below)}"
         if isinstance(cell, Link):
             return cell.text
         if cell is None:
@@ -83,6 +85,8 @@ def _time(values: Sequence[float]) -> Scale | None:
 def number(cell: Cell) -> float | None:
     if isinstance(cell, AtLeast):
         return cell.at_least
+    if isinstance(cell, Below):
+        return cell.below
     return cell if isinstance(cell, int | float) else None
 
 

@@ -55,6 +55,13 @@ class AtLeast:
 
 
 @dataclass(frozen=True)
+class Below:
+    """An upper bound: nothing that was tried reached it."""
+
+    below: float
+
+
+@dataclass(frozen=True)
 class Link:
     """To a section of the same document; with a slash in front, to a page of the same server."""
 
@@ -62,7 +69,7 @@ class Link:
     to: str
 
 
-Cell = str | int | float | None | AtLeast | Link
+Cell = str | int | float | None | AtLeast | Below | Link
 
 
 @dataclass(frozen=True)

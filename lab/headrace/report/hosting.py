@@ -6,12 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from headrace.analyse.summary import summarise
 from headrace.analyse.units import flow, ns, plural
 from headrace.model.hosting import best_case
 from headrace.record.rows import Measurement, Result
 from headrace.record.segments import Anatomy
 from headrace.report.charts.anatomy import FILLS, PARTS, AnatomyStack, anatomies
-from headrace.report.document import Block, Chart, Column, Key, Section, Table
+from headrace.report.document import Below, Block, Chart, Column, Key, Section, Table
+from headrace.report.tables import rate_cell
 
 _CHAINS = "deployment.hosting.chains"
 
@@ -64,10 +66,12 @@ def below_floor(measured: Sequence[Measurement]) -> str:
 def brief(result: Result) -> dict[str, Any]:
     """What a paper's figures have of a result."""
     delay = result.latency_ns
+    shown = rate_cell(summarise([result])[0])
     return {
         "goal": result.goal,
         "load_pps": result.load_pps,
-        "throughput_pps": result.throughput_pps,
+        "throughput_pps": None if isinstance(shown, Below) else result.throughput_pps,
+        "throughput": shown,
         "throughput_gbps_l2": result.throughput_gbps_l2,
         "loss_ratio": result.loss_ratio,
         "latency_mean_us": None if delay is None else delay.mean / 1e3,

@@ -154,7 +154,7 @@ def _rows(points: Sequence[Point]) -> Iterator[Row]:
             cells: tuple[Cell, ...] = (
                 label,
                 one["goal"],
-                one["throughput_pps"],
+                one["throughput"],
                 one["best_case_pps"],
                 one["loss_ratio"],
                 *(one[key] for key in ("latency_mean_us", "latency_p99_us", "jitter_us")),

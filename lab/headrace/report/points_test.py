@@ -26,8 +26,8 @@ PARTS = {"generator_ns": 1e3, "queue_ns": 2e3, "scheduler_ns": 3e3, "vnf_ns": 4e
 
 
 def row(chains: int, wait: str, pps: float, **changed: Any) -> dict[str, Any]:
-    one = {"goal": "ndr", "load_pps": pps, "throughput_pps": pps, "loss_ratio": 0.0,
-           "latency_mean_us": 15.0, "latency_p99_us": 20.0, "jitter_us": None,
+    one = {"goal": "ndr", "load_pps": pps, "throughput_pps": pps, "throughput": pps,
+           "loss_ratio": 0.0, "latency_mean_us": 15.0, "latency_p99_us": 20.0, "jitter_us": None,
            "anatomy": PARTS, "verdict": "ok", **changed}  # fmt: skip
     values = {"deployment.hosting.chains": chains, "deployment.hosting.wait": wait}
     return {"group": "g", "point": f"g-{chains}-{wait}", "values": values, "results": [one]}

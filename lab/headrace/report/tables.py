@@ -13,7 +13,7 @@ from headrace.analyse.report import ReportGroup
 from headrace.analyse.summary import Spread, Summary
 from headrace.analyse.units import exact_percent, percent
 from headrace.record.text import between
-from headrace.report.document import AtLeast, Cell, Column, Medium, Row, Table
+from headrace.report.document import AtLeast, Below, Cell, Column, Medium, Row, Table
 
 
 class Field(NamedTuple):
@@ -88,10 +88,16 @@ def _offered(s: Summary) -> Cell:
     return AtLeast(s.offered_pps) if s.lower_bound else s.offered_pps
 
 
-def _rate(s: Summary) -> Cell:
+def rate_cell(s: Summary) -> Cell:
     # A lower bound is of the load: of what passes a policer, more load is not more.
+    if s.unmet_pps is not None:
+        return Below(s.unmet_pps)
     median = s.throughput_pps.median
     return AtLeast(median) if s.lower_bound and not s.by_policy else median
+
+
+def _bits(rate: Callable[[Summary], Spread]) -> Callable[[Summary], Cell]:
+    return lambda s: None if s.unmet_pps is not None else rate(s).median
 
 
 def _of(name: str, spreads: Callable[[Summary], dict[str, Spread]]) -> Callable[[Summary], Cell]:
@@ -127,16 +133,17 @@ def _carried(s: Summary) -> Cell:
 
 OFFERED = Field(Column("offered", "own-rate"), _offered)
 SPREAD = Field(
-    Column("spread", "share", "max − min", digits=2), lambda s: s.throughput_pps.relative
+    Column("spread", "share", "max − min", digits=2),
+    lambda s: None if s.unmet_pps is not None else s.throughput_pps.relative,
 )
 LOSS = Field(Column("loss", "loss"), lambda s: s.loss_ratio.median)
 TIMES = (_latency("p50", from_width=88), _latency("p99"))
 RESULTS = (
-    Field(Column("throughput", "rate", digits=4), _rate),
+    Field(Column("throughput", "rate", digits=4), rate_cell),
     SPREAD,
     Field(Column("predicted range", "text", from_width=120, optional=True), _carried),
-    Field(Column("L1", unit="Gbit/s", from_width=100), lambda s: s.throughput_gbps_l1.median),
-    Field(Column("L2", unit="Gbit/s", on="page"), lambda s: s.throughput_gbps_l2.median),
+    Field(Column("L1", unit="Gbit/s", from_width=100), _bits(lambda s: s.throughput_gbps_l1)),
+    Field(Column("L2", unit="Gbit/s", on="page"), _bits(lambda s: s.throughput_gbps_l2)),
     LOSS,
     *TIMES,
     _latency("max", "page"),

@@ -232,6 +232,11 @@ class Measure(Spec):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"goal {name!r} is given twice; allowed: unique names")
+        loads = [one if isinstance(one, float) else one.text for one in self.loads]
+        for load in loads:
+            if loads.count(load) > 1:
+                text = load if isinstance(load, str) else rate_text(load)
+                raise ValueError(f"loads: {text} is given twice; allowed: each load once")
         for one in self.shares:
             if one.goal not in names:
                 raise ValueError(

@@ -68,3 +68,14 @@ def test_an_empty_list_beside_what_is_asked() -> None:
     """A group leaves out what all have in common."""
     assert Measure.model_validate({"search": [], "loads": ["1G"]}).rates == (1e9,)
     assert Measure.model_validate({"search": [], "loads": [], "max": True}).search == ()
+
+
+@pytest.mark.parametrize(
+    ("loads", "text"),
+    [((1000, "1k"), "1k"), (("50% of ndr", "50 % of ndr"), "50% of ndr")],
+)
+def test_a_load_is_given_once(loads: tuple[Any, ...], text: str) -> None:
+    """Two rows of one name could not be told apart."""
+    with pytest.raises(ValidationError, match=f"loads: {text} is given twice"):
+        measure(*loads)
+    assert len(measure(1000, 1001, "50% of ndr", "51% of ndr").loads) == 4
