@@ -251,10 +251,10 @@ def test_lcores_that_do_the_same_are_folded(results: list[Result]) -> None:
 
 def test_a_goal_that_no_load_met_has_no_figure(tmp_path: Path, results: list[Result]) -> None:
     """Its last trial was above the goal: it is no rate that the chain carries."""
-    found = at_rates(results, rtc=10e6, pipeline=12e6)
+    met = at_rates(results, rtc=10e6, pipeline=12e6)
     none = Bounds(lower_pps=None, upper_pps=2e4, stopped_by="min-load")
     unmet = [r.model_copy(update={"bounds": none}) for r in changed(results, "hybrid")]
-    concluded = of(tmp_path / "some", [*found, *unmet])
+    concluded = of(tmp_path / "some", [*met, *unmet])
     assert concluded.best == "pipeline" and not concluded.sure
     assert [s.execution for s in concluded.standings] == ["pipeline", "rtc"]
     assert "No load that was tried met ndr, down to: hybrid 20.0\u202fkpps." in concluded.sentence
