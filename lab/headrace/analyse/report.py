@@ -171,7 +171,7 @@ def report(bundle: Bundle) -> Report:
         groups=groups,
         trials=len({t.trial for t in trials}),
         cautions=(
-            *_cautions(bundle.status, summaries, results),
+            *_cautions(bundle.status, summaries, bundle.results()),
             *([text] if (text := moved(trials)) else []),
             *_disturbed(environment),
         ),
@@ -232,8 +232,8 @@ def _group(
 
 
 def _of_packets(results: Sequence[Result]) -> list[Result]:
-    """Routes that converge are shown apart."""
-    return [one for one in results if one.change is None]
+    """Routes that converge, and what policies made of a load, are shown apart."""
+    return [one for one in results if one.change is None and one.operated is None]
 
 
 def primary_results(results: Sequence[Result]) -> list[Result]:

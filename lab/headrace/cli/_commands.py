@@ -24,6 +24,7 @@ GROUPS = {
         "campaign": "Measure each point of a study by itself, resumed after a kill.",
         "profile": "Measure what one function costs, and what a neighbour does to it.",
         "bench": "Measure parts of the engine by themselves.",
+        "operate": "Keep an SLO under a load that changes, with few lcores.",
     },
     "Understand": {
         "compare": "Measure two specs, or two engines, in turn: paired ratios.",

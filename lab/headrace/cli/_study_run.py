@@ -17,6 +17,7 @@ from headrace.cli import _claims as claimed
 from headrace.cli import _groups as groups
 from headrace.cli._console import print_json, stdout
 from headrace.cli._live import listen, watched
+from headrace.cli._operated import OperateOptions, operated
 from headrace.cli.report import finish_run
 from headrace.cli.tune import is_tuned, replay
 from headrace.errors import BadInput, HeadraceError, bad_value
@@ -66,6 +67,7 @@ class RunOptions:
     beside: str | None
     trust: bool
     inputs: tuple[str, ...]
+    operate: OperateOptions | None = None  # of `headrace operate`
 
 
 def run_study(asked: RunOptions) -> None:
@@ -77,6 +79,7 @@ def run_study(asked: RunOptions) -> None:
     _say_command(spec)
     server = _replayed_on(spec) if asked.on is None else asked.on
     doc = on_server(_with_inputs(open_spec(spec, trusted=asked.trust), asked.inputs), server)
+    doc = doc if asked.operate is None else operated(doc, asked.operate)
     chosen = groups.chosen(doc, _wanted(spec, asked))
     if asked.show:
         groups.show(chosen, stdout())

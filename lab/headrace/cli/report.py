@@ -16,7 +16,7 @@ from headrace.cli import _claims as claimed
 from headrace.cli._console import print_json, stdout
 from headrace.errors import BadInput
 from headrace.record.bundle import Bundle, write_whole
-from headrace.report import appliances, engines, fitted, in_turn, layers, offload, tune
+from headrace.report import appliances, engines, fitted, in_turn, layers, offload, operate, tune
 from headrace.report import claims as claims_page
 from headrace.report import html as page
 from headrace.report.document import Document
@@ -79,7 +79,7 @@ def sentence(bundle: Bundle, reported: Report) -> str:
     sides = in_turn.of_bundle(bundle)
     if sides is not None:
         own = in_turn.sentence(sides)
-    return own or fitted.sentence(bundle) or reported.sentence
+    return own or fitted.sentence(bundle) or operate.sentence(bundle) or reported.sentence
 
 
 def _document(bundle: Bundle, reported: Report) -> Document:
@@ -87,6 +87,7 @@ def _document(bundle: Bundle, reported: Report) -> Document:
         *engines.sections(bundle),
         *fitted.sections(bundle),
         *offload.sections(bundle),
+        *operate.sections(bundle),
         *appliances.sections(reported.reached, bundle.path / "samples"),
         *layers.sections(bundle.path, bundle.results()),
         *tune.sections(tuned(bundle)),

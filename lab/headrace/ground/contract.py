@@ -19,6 +19,7 @@ from pydantic import BaseModel
 from headrace.collect.base import Targets
 from headrace.engine.counts import EngineInfo
 from headrace.engine.plan_document import PlanEngine
+from headrace.ground.operable import Operable
 from headrace.host.state import RunState
 from headrace.host.stopwatch import Stopwatch
 from headrace.record.convergence import RouteChange
@@ -153,6 +154,9 @@ class Deployed(Protocol):
     def converging(self) -> Converging | None:
         """For `measure.convergence`; None: it has no routing daemons."""
 
+    def operable(self) -> Operable | None:
+        """For `measure.operate`; None: its lcores are those that it was deployed with."""
+
 
 class TrialsOnly:
     """A deployment that has no more than trials, unless it says otherwise."""
@@ -167,6 +171,9 @@ class TrialsOnly:
         return None
 
     def converging(self) -> Converging | None:
+        return None
+
+    def operable(self) -> Operable | None:
         return None
 
 

@@ -16,7 +16,7 @@ from headrace.errors import EXIT_BAD_INPUT, BadInput, HeadraceError
 from headrace.host.state import dpdk_in
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
-from headrace.spec.workload import Pcap
+from headrace.spec.workload import Packets, Pcap
 
 _CHECK_S = 900.0  # a routing table of 10^9 prefixes takes minutes to read
 
@@ -100,11 +100,15 @@ def input_files(
         given = (
             (workload.file,)
             if isinstance(workload, Pcap)
-            else (workload.dst_ips_file, workload.tuples_file)
+            else (workload.dst_ips_file, workload.tuples_file, trace_of(workload))
         )
         named += [str(file) for file in given if file is not None]
         files |= {name: doc.resolve(name) for name in named}
     return files
+
+
+def trace_of(workload: Packets) -> Path | None:
+    return None if workload.load is None else workload.load.trace
 
 
 def output_files(

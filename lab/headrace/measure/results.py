@@ -76,8 +76,8 @@ def agreement(results: Iterable[Result]) -> list[str]:
     """Per figure: mean and spread over the repetitions, and whether they agree within 5 %."""
     groups: dict[tuple[str, ...], list[float]] = {}
     for one in results:
-        if one.change is not None:
-            continue  # no packets
+        if one.change is not None or one.operated is not None:
+            continue  # no packets, or those of the load
         key: tuple[str, ...] = (
             one.chain,
             one.execution,

@@ -37,6 +37,8 @@ from headrace.measure.chaos import chaos, trial_of
 from headrace.measure.convergence import convergence, row_of
 from headrace.measure.estimate import phases
 from headrace.measure.observer import TrialBegun
+from headrace.measure.operate.loop import operate
+from headrace.measure.operate.trial import trial_of as operated_trial
 from headrace.measure.progress import Progress, waiting_for
 from headrace.measure.results import result
 from headrace.measure.series import TrialSeries
@@ -49,11 +51,13 @@ from headrace.record.chaos import CHAOS, CHAOS_FILE
 from headrace.record.environment import Environment
 from headrace.record.estimates import Capacity
 from headrace.record.identity import Phase
+from headrace.record.operate import OPERATE, OPERATE_FILE
 from headrace.record.resolved import Resolved
 from headrace.record.rows import Result, Trial
 from headrace.record.slices import Sliced
 from headrace.spec.deployment import Deployment
 from headrace.spec.measure import Chaos, Convergence
+from headrace.spec.operate import Operate
 
 STARTS_MOVED = 4  # of one turn, while the hypervisor moves an lcore during each
 
@@ -210,6 +214,9 @@ class Session:
                 if measure.convergence is not None:
                     self._converge(point, deployed, measure.convergence)
                     return
+                if measure.operate is not None:
+                    self._operate(point, deployed, measure.operate, repetitions[0])
+                    return
                 for offer in point.offers:
                     if (why := deployed.lacks(offer)) is not None:
                         self.progress.say(f"  {offer.workload}: skipped: {why}")
@@ -247,6 +254,22 @@ class Session:
         with self.stopwatch.phase("measuring"):
             for change in convergence(converging, asked, self.progress.say):
                 self.keep([row_of(change, point)])
+
+    def _operate(self, point: Point, deployed: Deployed, asked: Operate, repetition: int) -> None:
+        """A trial for each policy."""
+        operable = deployed.operable()
+        if operable is None:
+            raise HeadraceError(f"{point.execution}: its lcores cannot be added or removed")
+        for name in asked.policy:
+            self.trials += 1
+            started_at = now()
+            with self.stopwatch.phase("measuring"):
+                run = operate(operable, asked, name, repetition, self.progress.say)
+            log = run.log.model_dump_json(indent=1)
+            self.bundle.sample(OPERATE_FILE.format(self.trials), f"{log}\n")
+            one = operated_trial(run, operable, point, self.trials, repetition, started_at)
+            self.bundle.trial(one)
+            self.keep([result(one, f"{OPERATE} {name}", operated=run.log.operated)])
 
     @contextlib.contextmanager
     def deployed(self, point: Point) -> Iterator[Deployed]:

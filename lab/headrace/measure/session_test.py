@@ -20,6 +20,7 @@ from headrace.analyse.report import report
 from headrace.collect.base import Targets
 from headrace.errors import BadInput, HeadraceError
 from headrace.ground.contract import Checked, Converging, Deployed, Killable, Looking, Offer, Site
+from headrace.ground.operable import Operable
 from headrace.host import interrupts
 from headrace.measure.progress import Progress
 from headrace.measure.session import Session, session
@@ -77,6 +78,9 @@ class Fake:
         return None
 
     def killable(self) -> Killable | None:
+        return None
+
+    def operable(self) -> Operable | None:
         return None
 
     def converging(self) -> Converging | None:

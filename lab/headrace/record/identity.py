@@ -16,7 +16,9 @@ Direction = Literal["forward", "reverse", "both"]
 Origin = Literal["measured", "predicted", "fitted"]
 
 
-Phase = Literal["calibration", "warm-up", "verify", "search", "fixed", "max", "capacity", "chaos"]
+Phase = Literal[
+    "calibration", "warm-up", "verify", "search", "fixed", "max", "capacity", "chaos", "operate"
+]
 
 
 class Identity(Record):

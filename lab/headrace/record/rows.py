@@ -13,6 +13,7 @@ from headrace.record.convergence import RouteChange
 from headrace.record.figures import Figures, ShownFigures
 from headrace.record.frozen import Record
 from headrace.record.identity import Identity, Phase
+from headrace.record.operate import Operated
 from headrace.record.verdict import Audit
 
 
@@ -74,6 +75,7 @@ class GoalFigures(Record):
     bounds: Bounds | None = None
     trial: NonNegativeInt | None = None  # the trial that showed it
     change: RouteChange | None = None  # what converged: no packets were offered then
+    operated: Operated | None = None  # what a policy made of a load that changes
     # The load as the study has it, where that is a part of what a search found: "50% of ndr".
     load_share: str | None = None
     provenance: str | None = None  # predicted and published rows: from what

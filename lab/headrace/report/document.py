@@ -19,6 +19,7 @@ from headrace.report.charts.course import Course
 from headrace.report.charts.graphs import Graphs
 from headrace.report.charts.latency_load import Loads
 from headrace.report.charts.lines import Axes, Band, Lines, Series
+from headrace.report.charts.operated import OperatedCourse
 from headrace.report.charts.percentiles import Percentiles
 from headrace.report.charts.pipe import Flow
 from headrace.report.charts.sockets import Sockets
@@ -42,7 +43,17 @@ Kind = Literal[
     "verdict",
 ]
 Picture = Annotated[
-    Lines | Bars | Flow | Percentiles | Loads | Course | SearchTrials | Trend | Graphs | Sockets,
+    Lines
+    | Bars
+    | Flow
+    | Percentiles
+    | Loads
+    | Course
+    | SearchTrials
+    | Trend
+    | Graphs
+    | Sockets
+    | OperatedCourse,
     Field(discriminator="kind"),
 ]
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-_SECONDS = re.compile(r"^\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]{1,2})?)\s*(ms|s|min|h)?\s*$")
-_SECONDS_PER = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, None: 1.0}
+_SECONDS = re.compile(r"^\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]{1,2})?)\s*(us|ms|s|min|h)?\s*$")
+_SECONDS_PER = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, None: 1.0}
 _RATE = re.compile(r"^\s*([0-9]*\.?[0-9]+(?:[eE]\+?[0-9]{1,2})?)\s*([kMG]?)(?:pps)?\s*$")
 _RATE_FACTOR = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 _PERCENT = re.compile(r"^\s*([0-9]*\.?[0-9]+)\s*%\s*$")
@@ -27,7 +27,7 @@ def _seconds(value: Any) -> Any:
     if isinstance(value, str):
         match = _SECONDS.match(value)
         if not match:
-            raise ValueError("allowed: a number of seconds, or a number with ms, s, min or h")
+            raise ValueError("allowed: a number of seconds, or a number with us, ms, s, min or h")
         return float(match[1]) * _SECONDS_PER[match[2]]
     return value
 

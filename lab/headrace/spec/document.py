@@ -48,10 +48,11 @@ class Document:
     group: str | None = None  # whose part of the study is laid over the rest of it
     swept: tuple[str, ...] = ()  # paths that the group's sweep sets
     together: str | None = None  # of a folder's files: what they come to, as one text
+    changed: str | None = None  # its text, where the command line has changed what it says
 
     def text(self) -> str:
         """As the user wrote it, comments and all."""
-        return self.together or self.file.read_text(encoding="utf-8")
+        return self.changed or self.together or self.file.read_text(encoding="utf-8")
 
     def resolve(self, given: str | Path) -> Path:
         """Paths in a spec are relative to the spec's own file."""

@@ -34,6 +34,7 @@ _HOSTED: dict[Path, tuple[str, ...]] = {
     ("servers",): ("inline",),
     ("measure", "chaos"): ("process", "container", "vm", *_OFFLOAD),
     ("measure", "convergence"): _OFFLOAD,
+    ("measure", "operate"): ("inline",),
     **{
         ("deployment", key): (*_FUNCTIONS, *_ALSO.get(key, ()))
         for key in Deployment.model_fields
@@ -46,7 +47,15 @@ _SENT: dict[Path, tuple[str, ...]] = {
     ("link",): _APPLIANCES,
     **{
         (key,): _FUNCTIONS
-        for key in ("headers", "dst_ips_file", "tuples_file", "direction", "stamp", "timing")
+        for key in (
+            "headers",
+            "dst_ips_file",
+            "tuples_file",
+            "direction",
+            "stamp",
+            "timing",
+            "load",
+        )
     },
     **{("flows", key): _FUNCTIONS for key in ("vary", "order", "zipf_exponent", "seed")},
 }

@@ -18,6 +18,7 @@ from headrace.spec.base import (
     not_a_bool,
     rate_text,
 )
+from headrace.spec.operate import Operate
 
 # Loss ratios by the names that people use. The tools differ: FD.io CSIT's NDR is zero loss and its
 # PDR 0.5 %; NFVbench's NDR is 0.001 % and its PDR 0.1 %. `ndr` and `pdr` are NFVbench's.
@@ -144,7 +145,7 @@ Load = Annotated[
     BeforeValidator(_load),
 ]
 
-_ALONE = ("chaos", "convergence")
+_ALONE = ("chaos", "convergence", "operate")
 ASKED = ("search", "loads", "max", *_ALONE)
 
 
@@ -172,7 +173,7 @@ class Measure(Spec):
     """Maximum rate, fixed loads, goals of one search, loads that are a part of what it found: any
     of them, done in this order. Before a search or maximum rate, executions of one chain are
     compared in `pairs` turns, each at its limit for a second. Or what becomes of a load while VNFs
-    are killed, or how fast routes converge."""
+    are killed, how fast routes converge, or how many lcores a load that changes needs."""
 
     search: Annotated[tuple[Goal, ...], Field(max_length=16)] = ()  # goals: the highest load at
     # which the loss ratio is kept
@@ -199,6 +200,7 @@ class Measure(Spec):
     # counters are read
     chaos: Chaos | None = None  # VNFs are killed at the one load of `loads`
     convergence: Convergence | None = None  # how fast routes reach the engine
+    operate: Operate | None = None  # lcores added and removed under the workload's `load`
 
     @model_validator(mode="before")
     @classmethod
@@ -256,11 +258,11 @@ class Measure(Spec):
         return tuple(one for one in self.loads if isinstance(one, LoadShare))
 
     def _one_kind(self) -> None:
-        """Chaos is at one load; what converges has none."""
-        if self.convergence is not None:
-            others = [key for key in ASKED[:-1] if getattr(self, key)]
-            if others:
-                raise ValueError(f"convergence: beside {', '.join(others)}; allowed: alone")
+        """Chaos is at one load; what converges has none, what is operated the workload's."""
+        for alone in ("convergence", "operate"):
+            others = [key for key in ASKED if key != alone and getattr(self, key)]
+            if getattr(self, alone) is not None and others:
+                raise ValueError(f"{alone}: beside {', '.join(others)}; allowed: alone")
         if self.chaos is None:
             return
         if self.search or self.max:

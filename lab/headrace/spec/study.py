@@ -257,6 +257,27 @@ class Study(Spec):
                 raise ValueError(f"demands: {name} is no chain; allowed: {chains}")
         return self
 
+    @model_validator(mode="after")
+    def _load_that_changes(self) -> Study:
+        """It belongs to `measure.operate`, which has no other one."""
+        if self.groups:
+            return self
+        operated = self.measure.operate is not None
+        for i, one in enumerate(self.workload):
+            at = f"workload[{i}].load" if len(self.workload) > 1 else "workload.load"
+            if operated and getattr(one, "load", None) is None:
+                raise ValueError(f"{at}: none; allowed with measure.operate: a load over time")
+            if not operated and getattr(one, "load", None) is not None:
+                raise ValueError(
+                    f"{at}: belongs to `measure: {{operate: ...}}`, which has no other"
+                )
+        if operated and (self.ground is None or self.ground.simulated is None):
+            raise ValueError(
+                "measure.operate: on a described server only; allowed: with "
+                "`ground: {simulated: {server: ...}}`, or --on SERVER"
+            )
+        return self
+
     def by_name(self) -> dict[str, tuple[Node, ...]]:
         return self.chains if self.chains is not None else {self.name: self.chain or ()}
 

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from headrace.spec.base import Count, Ratio, Spec, listed
 from headrace.spec.imix import Frame
+from headrace.spec.load import LoadCurve
 
 Varying = Literal["src_ip", "dst_ip", "src_port", "dst_port"]
 Direction = Literal["forward", "reverse", "both"]
@@ -84,6 +85,7 @@ class Packets(Spec):
     direction: Direction = "forward"  # through the chain
     stamp: bool = True  # sequence and time in the payload: latency, order, duplicates
     link: Literal["af_packet", "af_xdp"] = "af_packet"  # in front of appliances
+    load: LoadCurve | None = None  # over time, of `measure.operate`
 
     @model_validator(mode="after")
     def _one_origin(self) -> Packets:

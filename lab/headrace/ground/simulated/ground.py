@@ -26,9 +26,10 @@ from headrace.ground.hosted.arrangement import Arrangement, arrange, placement_o
 from headrace.ground.hosted.cpus import Cpu
 from headrace.ground.hosted.parts import NIC, topology
 from headrace.ground.simulated.costs import PricedLayout, counted, priced
+from headrace.ground.simulated.elastic import SimulatedOperable, operable_of
 from headrace.ground.simulated.observed import AskedLoad, Expected, observation
 from headrace.ground.simulated.priced_hosted import priced_hosted, spread
-from headrace.ground.simulated.refuse import check_covered
+from headrace.ground.simulated.refuse import check_covered, check_operated
 from headrace.ground.simulated.waiting import delays_ns
 from headrace.host.programs import find_engine
 from headrace.host.store import server_files
@@ -78,6 +79,8 @@ class SimulatedGround:
                 f"cannot predict: lcores on sockets {sorted(sockets)}; covered: one socket's, or a "
                 "server with `remote_cycles`",
             )
+        if one.study.measure.operate is not None:
+            check_operated(one, doc, placement)
         return SimulatedPoint(_undisturbed(one), doc, self, placement)
 
     def _hosted(self, one: Experiment, doc: Document) -> SimulatedPoint:
@@ -201,6 +204,13 @@ class SimulatedPoint:
             )
         return priced(home, server, self.experiment, self.placement, self._counted, corner)
 
+    def alone(self) -> PricedLayout:
+        """The chain on the first of its lcores."""
+        [segment] = self.placement.segments
+        first = replace(self.placement, segments=(replace(segment, cpus=segment.cpus[:1]),))
+        home, server = self.ground.home, self.ground.server
+        return priced(home, server, self.experiment, first, self._counted)
+
     @contextlib.contextmanager
     def deploy(self, site: Site) -> Iterator[SimulatedDeployed]:
         yield SimulatedDeployed(self)
@@ -232,6 +242,10 @@ class SimulatedDeployed(Computed):
 
     def most_pps(self, offer: Offer) -> float | None:
         return self._corners[0.0].source_pps()
+
+    def operable(self) -> SimulatedOperable:
+        most = self._corners[0.0].source_pps()
+        return operable_of(self.point, self.point.alone(), most, self.labels)
 
     def start(self, offer: Offer, load_pps: float, seconds: float) -> None:
         self._load = AskedLoad(load_pps, seconds)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headrace.engine.place import Placement
+from headrace.ground.load_curve import load_of
 from headrace.layout.latency import BURST
 from headrace.spec.deployment import Deployment
 from headrace.spec.described import DescribedServer
@@ -23,6 +25,28 @@ def check_covered(
     """BadInput for the first key that no prediction is made for."""
     for path, problem in _problems(experiment, home, server):
         raise doc.error(path, f"cannot predict: {problem}")
+
+
+def check_operated(experiment: Experiment, doc: Document, placement: Placement) -> None:
+    """BadInput for what has no lcores that could be added or removed one by one."""
+    deployment = experiment.study.deployment
+    if len(placement.segments) > 1:
+        raise doc.error(
+            ("deployment", "execution"),
+            f"cannot operate: {experiment.execution.name}; covered: rtc, one segment",
+        )
+    [segment] = placement.segments
+    if traffics := {placement.generator, placement.sink} & set(segment.cpus):
+        raise doc.error(
+            ("deployment", "lcores"),
+            f"cannot operate: lcore {min(traffics)} has traffic and chain; covered: lcores apart",
+        )
+    for key, given, covered in (
+        ("steer", deployment.steer, "hash"), ("wire_on_full", deployment.wire_on_full, "drop"),
+    ):  # fmt: skip
+        if given != covered:
+            raise doc.error(("deployment", key), f"cannot operate: {given}; covered: {covered}")
+    load_of(experiment, doc)
 
 
 def _problems(

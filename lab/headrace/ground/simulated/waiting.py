@@ -17,7 +17,7 @@ from headrace.spec.study import Experiment
 
 PACKETS = 20_000
 _OVERLOADED = 60_000  # until rings are full at a little more than is carried
-_WIRE = 4096
+WIRE = 4096
 _SAMPLES = 4096
 _TURNS, _LEAST, _MOST = 3, 5_000, 100_000  # of processes that share an lcore; packets
 
@@ -45,7 +45,7 @@ def traversal(
     here: PricedLayout, load_pps: float, experiment: Experiment, server: DescribedServer
 ) -> Traversal:
     hz, deployment = here.problem.tsc_hz, experiment.study.deployment
-    wire = _WIRE if deployment.wire == "auto" else deployment.wire
+    wire = WIRE if deployment.wire == "auto" else deployment.wire
     outside = here.stages[0][0].cpu == OUTSIDE
     way = stages(here.problem, here.layout, load_pps)
     queues = []

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a runtime that keeps an SLO asks of a deployment: telemetry of each interval, and to be
+changed. What it decides by is a model of the same deployment, which may be wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class PlantTelemetry:
+    """An interval. By lcore of the chain, by its place among them: packets that `came`, and that
+    were `done`, how `busy` it was, packets that a poll found which found any, packets that wait for
+    it, whether it was `on`. `moving`: buckets that are on their way,
+    or yet to go; `settled`: none are, and no lcore begins or leaves."""
+
+    begin_s: float
+    seconds: float
+    offered: int
+    dropped: int
+    p99_s: float
+    came: Integers
+    done: Integers
+    busy: Numbers
+    burst: Numbers
+    queued: Integers
+    on: NDArray[np.bool_]
+    moving: int
+    settled: bool
+
+    @property
+    def offered_pps(self) -> float:
+        return self.offered / self.seconds
+
+    @property
+    def lcores(self) -> int:
+        return int(self.on.sum())
+
+    @property
+    def busiest(self) -> float:
+        return float(self.busy.max())
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Lcores that are to be used, and which of them each bucket is to be on."""
+
+    lcores: tuple[int, ...]
+    owners: Integers
+
+
+class Plant(Protocol):
+    """A deployment under its load."""
+
+    @property
+    def ended(self) -> bool: ...
+    @property
+    def assignment(self) -> Assignment: ...
+    @property
+    def core_seconds(self) -> float: ...
+    def read(self) -> PlantTelemetry:
+        """Lets an interval pass."""
+
+    def packets(self) -> Numbers:
+        """Packets of each bucket in the last interval."""
+
+    def act(self, wanted: Assignment) -> int:
+        """Begins to change: how many buckets move."""
+
+    def totals(self) -> Totals: ...
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Packets since the beginning: offered = done + dropped + queued. `unsent`: of the load, those
+    that the tester cannot make."""
+
+    offered: int
+    done: int
+    dropped: int
+    queued: int
+    unsent: int
+
+
+class ElasticModel(Protocol):
+    """What lcores of the chain would do."""
+
+    @property
+    def most(self) -> int:
+        """Lcores that there are."""
+
+    @property
+    def buckets(self) -> int: ...
+    @property
+    def change_s(self) -> float:
+        """Until a new lcore works, and has the buckets that an even spread gives it."""
+
+    def carries_pps(self, lcores: int) -> float:
+        """What each of so many carries at most."""
+
+    def busy(self, lcores: int, pps: float, burst: float | None = None) -> float:
+        """How busy each of so many is that gets so much of its own. `burst`: in such bursts; None:
+        as polls find them. An lcore that always finds some is busy all the time, and finds more
+        at each poll the more come: it can still take more."""
+
+    def p99_s(self, lcores: int, pps: float, dearer: float = 1.0) -> float:
+        """That of packets of an lcore that gets so much; infinite in an overload. `dearer`: what
+        a packet really costs, over what is known of it."""
+
+
+@dataclass(frozen=True)
+class Foresight:
+    """The load of the whole run, for those who are allowed to know it."""
+
+    seconds: Numbers  # at which
+    pps: Numbers
+
+    def most(self, begin_s: float, end_s: float) -> float:
+        inside = (self.seconds >= begin_s) & (self.seconds <= end_s)
+        ends = np.interp([begin_s, end_s], self.seconds, self.pps)
+        return float(max(ends.max(), self.pps[inside].max(initial=0.0)))
+
+    @property
+    def peak(self) -> float:
+        return float(self.pps.max())
+
+
+class Operable(Protocol):
+    """A deployment that can be run anew for each policy."""
+
+    @property
+    def model(self) -> ElasticModel: ...
+    @property
+    def future(self) -> Foresight: ...
+    @property
+    def frame_bytes(self) -> float: ...
+    @property
+    def labels(self) -> Sequence[str]: ...
+    def plant(self, lcores: int, repetition: int) -> Plant:
+        """At its beginning, with so many lcores. All plants of a repetition have the same load."""

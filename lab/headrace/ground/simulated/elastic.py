@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A chain on a described server whose lcores are added and removed under a load over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.ground.load_curve import load_of
+from headrace.ground.operable import (
+    Assignment,
+    Foresight,
+    Numbers,
+    PlantTelemetry,
+    Totals,
+)
+from headrace.ground.simulated.costs import PricedLayout
+from headrace.ground.simulated.elastic_model import PricedElastic
+from headrace.ground.simulated.waiting import WIRE, delays_ns
+from headrace.layout.buckets import TICK_S, BucketCounts, BucketedLcores, BucketLoad
+from headrace.spec.operate import Operate
+
+if TYPE_CHECKING:
+    from headrace.ground.simulated.ground import SimulatedPoint
+
+
+@dataclass(frozen=True)
+class SimulatedOperable:
+    """`offered`: what the tester makes of the load; `room`: packets of an lcore's queue."""
+
+    model: PricedElastic
+    future: Foresight
+    offered: Foresight
+    asked: Operate
+    frame_bytes: float
+    room: int
+    labels: Sequence[str]
+
+    def plant(self, lcores: int, repetition: int) -> SimulatedPlant:
+        return SimulatedPlant(self, lcores, self.asked.seed + repetition - 1)
+
+
+def operable_of(
+    point: SimulatedPoint, alone: PricedLayout, most_pps: float, labels: Sequence[str]
+) -> SimulatedOperable:
+    """`alone`: the chain on one of its lcores; `most_pps`: what the tester makes."""
+    experiment, ground = point.experiment, point.ground
+    asked, deployment = experiment.study.measure.operate, experiment.study.deployment
+    assert asked is not None  # the session asks for it
+    carried, _ = alone.capacity()
+
+    def delays(load_pps: float) -> NDArray[np.float64] | None:
+        return delays_ns(alone, load_pps, carried, experiment, ground.server, ground.engine)
+
+    [segment] = point.placement.segments
+    model = PricedElastic(
+        alone, delays, len(segment.cpus), asked.buckets, experiment.flows, asked.costs
+    )
+    future = load_of(experiment, point.doc)
+    offered = Foresight(future.seconds, np.minimum(future.pps, most_pps))
+    wire = WIRE if deployment.wire == "auto" else deployment.wire
+    outside = ground.server.tester == "outside"
+    room = ground.server.ports[0].buffer_packets if outside else wire
+    return SimulatedOperable(
+        model, future, offered, asked, experiment.frame.mean_bytes, room, labels
+    )
+
+
+@dataclass
+class SimulatedPlant:
+    of: SimulatedOperable
+    begin: int
+    seed: int
+    _lcores: BucketedLcores = field(init=False)
+    _offered: int = 0
+    _random: np.random.Generator = field(init=False)
+
+    def __post_init__(self) -> None:
+        of, model = self.of, self.of.model
+        self._random = np.random.default_rng(self.seed)
+        flows = self._random.multinomial(model.flows, [1 / model.buckets] * model.buckets)
+        moving = np.asarray(model.moving_s(flows.astype(np.float64)))
+        load = BucketLoad(flows / model.flows, moving)
+        costs = of.asked.costs
+        self._lcores = BucketedLcores(load, model.most, self.begin, of.room, costs.start, self.seed)
+        self._ticks = max(1, round(of.asked.interval / TICK_S))
+
+    @property
+    def ended(self) -> bool:
+        left = float(self.of.future.seconds[-1]) - self._lcores.now_s
+        return left < self._ticks * TICK_S * (1 - 1e-6)
+
+    @property
+    def assignment(self) -> Assignment:
+        return Assignment(self._lcores.used, self._lcores.owners)
+
+    @property
+    def core_seconds(self) -> float:
+        return self._lcores.core_seconds
+
+    @property
+    def _pace(self) -> float:
+        """What packets really cost, over what the model says."""
+        return 1 + self.of.asked.model_error
+
+    def read(self) -> PlantTelemetry:
+        begin = self._lcores.now_s
+        ticks = begin + (np.arange(self._ticks) + 0.5) * TICK_S
+        future, model = self.of.offered, self.of.model
+        rates = np.interp(ticks, future.seconds, future.pps)
+        serves = model.carries_pps(self._lcores.lcores) / self._pace
+        seen = self._lcores.let(rates, serves)
+        self._offered = seen.offered
+        paced = seen.done / seen.seconds * self._pace
+        used = len(self._lcores.used)
+        return PlantTelemetry(
+            begin_s=begin,
+            seconds=seen.seconds,
+            offered=seen.offered,
+            dropped=seen.dropped,
+            p99_s=self._p99_s(seen),
+            came=seen.came,
+            done=seen.done,
+            busy=model.busy_all(paced) + seen.moving_s / seen.seconds,
+            burst=model.burst_all(paced),
+            queued=seen.queued,
+            on=seen.on,
+            moving=seen.pending,
+            settled=seen.pending == 0 and used == self._lcores.lcores,
+        )
+
+    def _p99_s(self, seen: BucketCounts) -> float:
+        if not seen.offered:
+            return 0.0
+        model = self.of.model
+        part = float(seen.came.max()) / seen.seconds * self._pace / model.carries_pps(1)
+        return model.with_wait(part, seen.waited_s(0.99))
+
+    def packets(self) -> Numbers:
+        shares = self._lcores.load.shares
+        drawn: Numbers = self._random.poisson(shares * self._offered).astype(np.float64)
+        return drawn
+
+    def act(self, wanted: Assignment) -> int:
+        return self._lcores.change(wanted.lcores, wanted.owners)
+
+    def totals(self) -> Totals:
+        offered, done, dropped, _ = (int(one) for one in self._lcores.total)
+        ends = np.linspace(0.0, self._lcores.now_s, max(2, round(self._lcores.now_s / TICK_S)))
+        future, most = self.of.future, self.of.offered.peak
+        over = np.maximum(0.0, np.interp(ends, future.seconds, future.pps) - most)
+        unsent = round(float(np.trapezoid(over, ends)))
+        return Totals(offered, done, dropped, self._lcores.queued, unsent)

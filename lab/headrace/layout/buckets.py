@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flows in buckets on lcores that are added and removed while packets come.
+
+Packets are counted, and not followed one by one as in layout/events.py: an hour of millions a
+second takes seconds. In each tick of a tenth of a millisecond every lcore gets packets at random
+(Poisson) by the share of its buckets, works on as many as it can, and drops what its ring has no
+room for. A packet waits for what is in front of it. When a bucket is moved, its lcore works on what
+it has of it, and then its state goes, one bucket after the other, which takes time of both lcores;
+its packets wait meanwhile, in a place of their own, of bounded size. Each packet is done, dropped,
+or still there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+TICK_S = 100e-6
+HOLD = 4096  # packets of a bucket that is on its way
+_NONE = -1
+
+
+@dataclass(frozen=True)
+class BucketLoad:
+    """`shares`: of all packets, by bucket; `moving_s`: what a move of each takes two lcores."""
+
+    shares: Floats
+    moving_s: Floats
+
+
+@dataclass(frozen=True)
+class BucketCounts:
+    """What an interval saw. By lcore: `came`, `done`, `lost`, packets that wait, `moving_s` spent
+    on moves, whether it is `on`. `waits`: packets by how long they waited (see `waited_s`)."""
+
+    seconds: float
+    came: Ints
+    done: Ints
+    lost: Ints
+    queued: Ints
+    moving_s: Floats
+    on: NDArray[np.bool_]
+    waits: Floats
+    offered: int
+    dropped: int
+    pending: int  # buckets that are yet to move
+
+    def waited_s(self, share: float) -> float:
+        """The time that this share of the packets did not wait longer than, at most."""
+        from headrace.layout import buckets_compiled as c
+
+        total = float(self.waits.sum())
+        if total <= 0:
+            return 0.0
+        at = int(np.searchsorted(np.cumsum(self.waits), share * total - 1e-9))
+        upper: float = c.FIRST_S * 2 ** (min(at, c.BINS - 1) / c.PER_OCTAVE)
+        return 0.0 if at == 0 else upper
+
+
+@dataclass
+class BucketedLcores:
+    """`room`: packets of an lcore's ring. At first all buckets are on the first `begin` lcores, in
+    turn. `serves(n)`: packets/s of each lcore where so many are on."""
+
+    load: BucketLoad
+    most: int
+    begin: int
+    room: int
+    start_s: float
+    seed: int
+    now_s: float = 0.0
+    total: Ints = field(init=False)
+
+    def __post_init__(self) -> None:
+        from headrace.layout import buckets_compiled as c
+
+        count = len(self.load.shares)
+        self._bi = np.zeros((count, 5), np.int64)
+        self._bi[:, c.OWNER] = self._bi[:, c.TARGET] = np.arange(count) % self.begin
+        self._bi[:, c.NEXT] = _NONE
+        nothing = np.zeros(count)
+        self._bf = np.column_stack([self.load.shares, self.load.moving_s, nothing, nothing])
+        self._li = np.zeros((self.most, 9), np.int64)
+        self._li[:, [c.HEAD, c.BEGUN]] = _NONE
+        self._li[: self.begin, c.ON] = 1
+        self._lf = np.zeros((self.most, 8))
+        self._skip = np.zeros(self.most)
+        self._par = np.array([TICK_S, self.room, HOLD], dtype=np.float64)
+        self.total = np.zeros(4, np.int64)
+        self._weigh()
+
+    @property
+    def owners(self) -> Ints:
+        """The lcore of each bucket, or the one that it is on its way to."""
+        from headrace.layout import buckets_compiled as c
+
+        return self._bi[:, c.TARGET].copy()
+
+    @property
+    def lcores(self) -> int:
+        """How many are on, those that begin and those that are leaving among them."""
+        from headrace.layout import buckets_compiled as c
+
+        return int(self._li[:, c.ON].sum())
+
+    @property
+    def used(self) -> tuple[int, ...]:
+        """Those that are to stay."""
+        from headrace.layout import buckets_compiled as c
+
+        stays = (self._li[:, c.ON] > 0) & (self._li[:, c.RETIRING] == 0)
+        return tuple(int(one) for one in np.flatnonzero(stays))
+
+    @property
+    def core_seconds(self) -> float:
+        from headrace.layout import buckets_compiled as c
+
+        return float(self._lf[:, c.SPENT].sum())
+
+    @property
+    def queued(self) -> int:
+        """Packets that are neither done nor dropped."""
+        from headrace.layout import buckets_compiled as c
+
+        return int(self._li[:, c.QUEUE].sum() + self._bi[:, c.HELD].sum())
+
+    def let(self, rates: Floats, serves_pps: float) -> BucketCounts:
+        """Let packets come at these rates, one for each tick."""
+        from headrace.layout import buckets_compiled as c
+
+        self._lf[:, c.SERVES] = serves_pps
+        before, total = self._li.copy(), self.total.copy()
+        moved = self._lf[:, c.MOVED].copy()
+        waits = np.zeros(c.BINS)
+        seed = (self.seed * 1_000_003 + round(self.now_s / TICK_S)) % (1 << 31)
+        c.run(
+            self._bi, self._bf, self._li, self._lf, self.total, self._par, waits, self._skip,
+            rates, self.now_s, seed,
+        )  # fmt: skip
+        self.now_s += len(rates) * TICK_S
+        grown = self._li - before
+        return BucketCounts(
+            seconds=len(rates) * TICK_S,
+            came=grown[:, c.CAME],
+            done=grown[:, c.DONE],
+            lost=grown[:, c.LOST],
+            queued=self._li[:, c.QUEUE].copy(),
+            moving_s=self._lf[:, c.MOVED] - moved,
+            on=before[:, c.ON] > 0,
+            waits=waits,
+            offered=int(self.total[c.OFFERED] - total[c.OFFERED]),
+            dropped=int(self.total[c.DROPPED] - total[c.DROPPED]),
+            pending=int(self._li[:, c.MOVES].sum()),
+        )
+
+    def change(self, lcores: Sequence[int], owners: Ints) -> int:
+        """From now on these lcores and no others, with buckets as `owners` says: how many move. A
+        bucket that is on its way goes where it was to go, and no lcore leaves before it."""
+        from headrace.layout import buckets_compiled as c
+
+        li, bi = self._li, self._bi
+        for lcore in range(self.most):
+            wanted = lcore in lcores
+            if wanted and not li[lcore, c.ON]:
+                li[lcore, c.ON], self._lf[lcore, c.READY] = 1, self.now_s + self.start_s
+                self._lf[lcore, [c.CREDIT, c.DEBT]] = 0.0
+            li[lcore, c.RETIRING] = int(not wanted)
+        paused = bi[:, c.PAUSED] > 0
+        bi[~paused, c.TARGET] = owners[~paused]
+        li[np.unique(bi[:, c.TARGET]), c.RETIRING] = 0
+        leaving = np.flatnonzero((bi[:, c.OWNER] != bi[:, c.TARGET]) & ~paused)
+        for lcore in range(self.most):
+            behind = [int(b) for b in leaving if bi[b, c.OWNER] == lcore]
+            self._queue(lcore, self._under_way(lcore), behind)
+        return len(leaving)
+
+    def _under_way(self, lcore: int) -> list[int]:
+        """Buckets of this lcore that are paused, in their order."""
+        from headrace.layout import buckets_compiled as c
+
+        b, paused = int(self._li[lcore, c.BEGUN]), []
+        while b not in (_NONE, self._li[lcore, c.HEAD]):
+            paused.append(b)
+            b = int(self._bi[b, c.NEXT])
+        return paused
+
+    def _queue(self, lcore: int, paused: list[int], behind: list[int]) -> None:
+        from headrace.layout import buckets_compiled as c
+
+        every = [*paused, *behind]
+        for b, following in pairwise([*every, _NONE]):
+            self._bi[b, c.NEXT] = following
+        self._li[lcore, c.HEAD] = behind[0] if behind else _NONE
+        self._li[lcore, c.MOVES] = len(every)
+
+    def _weigh(self) -> None:
+        from headrace.layout import buckets_compiled as c
+
+        for lcore in range(self.most):
+            mine = self._bi[:, c.OWNER] == lcore
+            self._lf[lcore, c.WEIGHT] = self.load.shares[mine].sum()

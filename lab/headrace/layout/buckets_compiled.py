@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loop of layout/buckets.py, compiled: see layout/compiled.py for why arrays are used.
+
+By bucket: `bi`, `bf`; by lcore: `li`, `lf`; `total`: packets so far; `hist`: packets by how long
+they waited. Seconds throughout.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+_compiled = njit(cache=True, _nrt=False, error_model="numpy")
+
+# Of bi. NEXT is moved behind it; HELD packets wait for it, while it is PAUSED.
+OWNER, TARGET, NEXT, HELD, PAUSED = range(5)
+# Of bf: of all packets; cost of its move; when that is over, and for how long its packets waited.
+SHARE, MOVING, UNTIL, PAUSE = range(4)
+# Of li. BEGUN is the first of those that are paused, HEAD the first behind them.
+QUEUE, HEAD, MOVES, BEGUN, ON, RETIRING, CAME, DONE, LOST = range(9)
+# Of lf: packets/s in full bursts; share of its buckets; when it can work; when all is over that it
+# moves; what it has to work on moves yet; a part of a packet that is left over; core-seconds; time
+# spent on moves.
+SERVES, WEIGHT, READY, FREE, DEBT, CREDIT, SPENT, MOVED = range(8)
+OFFERED, FINISHED, DROPPED, MOVES_DONE = range(4)  # of total
+DT, ROOM, HOLD = range(3)  # of par
+
+BINS, PER_OCTAVE, FIRST_S = 232, 8, 100e-9  # of hist: bin 0 is no wait at all
+_NORMAL = 50.0  # from so many packets on a Poisson draw is a normal one
+_ATOMS = 3  # parts of a tick's packets that wait for as long
+
+
+@_compiled
+def _drawn(mean: float) -> int:
+    if mean <= 0.0:
+        return 0
+    if mean < _NORMAL:
+        return int(np.random.poisson(mean))
+    return max(0, int(np.round(np.random.normal(mean, np.sqrt(mean)))))
+
+
+@_compiled
+def _bin(wait: float) -> int:
+    if wait < FIRST_S:
+        return 0
+    return min(BINS - 1, 1 + int(np.log2(wait / FIRST_S) * PER_OCTAVE))
+
+
+@_compiled
+def _pause(bi: Any, bf: Any, li: Any, lf: Any, lcore: int, now: float, tick_end: float) -> bool:
+    """The next bucket leaves, when its state can go as soon as what its lcore has of it is done:
+    buckets whose packets wait in one queue wait for the same ones."""
+    b = li[lcore, HEAD]
+    if b < 0:
+        return False
+    to, drain = bi[b, TARGET], li[lcore, QUEUE] / lf[lcore, SERVES]
+    start = max(now, lf[to, READY], lf[lcore, FREE] - drain)
+    if start >= tick_end:
+        return False
+    li[lcore, HEAD] = bi[b, NEXT]
+    if li[lcore, BEGUN] < 0:
+        li[lcore, BEGUN] = b
+    bi[b, PAUSED] = 1
+    lf[lcore, WEIGHT] -= bf[b, SHARE]
+    lf[lcore, FREE] = max(lf[lcore, FREE], start + drain) + bf[b, MOVING]
+    bf[b, UNTIL] = lf[lcore, FREE]
+    bf[b, PAUSE] = lf[lcore, FREE] - start
+    for side in (lcore, to):
+        lf[side, DEBT] += bf[b, MOVING]
+    return True
+
+
+@_compiled
+def _arrive(
+    bi: Any, bf: Any, li: Any, lf: Any, total: Any, par: Any, hist: Any, lcore: int,
+    now: float, rate: float, skip: Any,
+) -> None:  # fmt: skip
+    """The new lcore has the first that is paused, and what came meanwhile. Of one that left and
+    came within this tick all packets are the new lcore's, and some waited half of its pause."""
+    b = li[lcore, BEGUN]
+    to = bi[b, TARGET]
+    li[lcore, BEGUN] = bi[b, NEXT] if bi[b, NEXT] != li[lcore, HEAD] else -1
+    li[lcore, MOVES] -= 1
+    bi[b, OWNER], bi[b, PAUSED] = to, 0
+    lf[to, WEIGHT] += bf[b, SHARE]
+    total[MOVES_DONE] += 1
+    behind = li[to, QUEUE] / lf[to, SERVES]
+    if bf[b, UNTIL] - bf[b, PAUSE] >= now:
+        waited = rate * bf[b, SHARE] * bf[b, PAUSE]
+        skip[to] += waited
+        hist[_bin(bf[b, PAUSE] / 2 + behind)] += waited
+    held = bi[b, HELD]
+    bi[b, HELD] = 0
+    taken = min(held, max(0, int(par[ROOM]) - li[to, QUEUE]))
+    for part in (0.25, 0.75):
+        hist[_bin(part * bf[b, PAUSE] + behind)] += taken / 2
+    li[to, QUEUE] += taken
+    li[to, CAME] += held
+    li[to, LOST] += held - taken
+    total[DROPPED] += held - taken
+
+
+@_compiled
+def _moves(
+    bi: Any, bf: Any, li: Any, lf: Any, total: Any, par: Any, hist: Any, lcore: int,
+    now: float, rate: float, skip: Any,
+) -> None:  # fmt: skip
+    """Buckets that leave this lcore in this tick, and packets of those that are on their way."""
+    tick_end = now + par[DT]
+    while _pause(bi, bf, li, lf, lcore, now, tick_end):
+        pass
+    while li[lcore, BEGUN] >= 0 and bf[li[lcore, BEGUN], UNTIL] <= tick_end:
+        _arrive(bi, bf, li, lf, total, par, hist, lcore, now, rate, skip)
+    b = li[lcore, BEGUN]
+    while b >= 0 and b != li[lcore, HEAD]:
+        came = _drawn(rate * par[DT] * bf[b, SHARE])
+        held = min(came, int(par[HOLD]) - bi[b, HELD])
+        bi[b, HELD] += held
+        li[lcore, LOST] += came - held
+        total[OFFERED] += came
+        total[DROPPED] += came - held
+        b = bi[b, NEXT]
+
+
+@_compiled
+def _work(
+    li: Any, lf: Any, total: Any, par: Any, hist: Any, lcore: int, rate: float, skip: Any
+) -> None:
+    """What came in a tick, what was done, and how long it waited for what was before it."""
+    dt = par[DT]
+    came = _drawn(rate * dt * lf[lcore, WEIGHT])
+    before = li[lcore, QUEUE]
+    on_moves = min(lf[lcore, DEBT], dt)
+    lf[lcore, DEBT] -= on_moves
+    lf[lcore, MOVED] += on_moves
+    can = (dt - on_moves) * lf[lcore, SERVES] + lf[lcore, CREDIT]
+    done = min(before + came, int(can))
+    left = before + came - done
+    lf[lcore, CREDIT] = can - int(can) if left > 0 else 0.0
+    over = max(0, left - int(par[ROOM]))
+    li[lcore, QUEUE] = left - over
+    li[lcore, CAME] += came
+    li[lcore, DONE] += done
+    li[lcore, LOST] += over
+    total[OFFERED] += came
+    total[FINISHED] += done
+    total[DROPPED] += over
+    kept = max(0.0, came - over - skip[lcore])
+    if before == 0 and left == 0 and on_moves == 0.0:
+        hist[0] += kept
+        return
+    for atom in range(_ATOMS):
+        queue = before + (left - over - before) * (atom + 0.5) / _ATOMS
+        hist[_bin(queue / lf[lcore, SERVES] + on_moves / 2)] += kept / _ATOMS
+
+
+@_compiled
+def run(
+    bi: Any, bf: Any, li: Any, lf: Any, total: Any, par: Any, hist: Any, skip: Any, rates: Any,
+    begin: float, seed: int,
+) -> None:  # fmt: skip
+    """One tick for each of `rates`."""
+    np.random.seed(seed)
+    dt = par[DT]
+    for tick in range(len(rates)):
+        now, rate = begin + tick * dt, rates[tick]
+        for lcore in range(len(li)):
+            skip[lcore] = 0.0
+        for lcore in range(len(li)):
+            if li[lcore, BEGUN] >= 0 or li[lcore, HEAD] >= 0:
+                _moves(bi, bf, li, lf, total, par, hist, lcore, now, rate, skip)
+        for lcore in range(len(li)):
+            if li[lcore, ON] == 0:
+                continue
+            lf[lcore, SPENT] += dt
+            _work(li, lf, total, par, hist, lcore, rate, skip)
+            if li[lcore, RETIRING] > 0 and li[lcore, MOVES] == 0 and li[lcore, QUEUE] == 0:
+                li[lcore, ON] = 0

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packets of buckets on lcores that come and go: none is lost without being counted, and they wait
+as long as queueing theory says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.layout.buckets import TICK_S, BucketCounts, BucketedLcores, BucketLoad
+from headrace.layout.queue import wait_s
+
+SECOND = round(1 / TICK_S)
+
+
+def lcores(
+    buckets: int = 16, begin: int = 1, most: int = 4, room: int = 4096, moving_s: float = 50e-6,
+    start_s: float = 1e-3,
+) -> BucketedLcores:  # fmt: skip
+    load = BucketLoad(np.full(buckets, 1 / buckets), np.full(buckets, moving_s))
+    return BucketedLcores(load, most, begin, room, start_s, seed=1)
+
+
+def let(of: BucketedLcores, pps: float, serves: float, seconds: float = 0.01) -> BucketCounts:
+    return of.let(np.full(round(seconds / TICK_S), pps), serves)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 4_000_000),
+            st.sets(st.integers(0, 3), min_size=1),
+            st.integers(0, 2**32 - 1),
+        ),
+        min_size=1,
+        max_size=12,
+    ),
+    st.integers(1, 500),
+)
+def test_packets_are_conserved_whatever_is_moved(
+    steps: list[tuple[int, set[int], int]], room: int
+) -> None:
+    """Changes come before the last ones are through, rings are too small, lcores go and return."""
+    here = lcores(room=room)
+    for pps, used, seed in steps:
+        let(here, pps, 1e6)
+        offered, done, dropped, _ = here.total
+        assert offered == done + dropped + here.queued
+        owners = np.random.default_rng(seed).choice(sorted(used), 16)
+        here.change(sorted(used), owners)
+    let(here, 0, 1e6, 0.2)
+    offered, done, dropped, _ = here.total
+    assert here.queued == 0 and offered == done + dropped
+    assert set(here.owners) <= set(here.used)
+
+
+@pytest.mark.parametrize("load", [0.9, 0.95, 0.98])
+def test_packets_wait_as_long_as_an_m_d_1_queue_says(load: float) -> None:
+    """The mean is Pollaczek's and Khinchine's, load / 2 (1 - load) services. Ticks are shorter than
+    the time in which such a queue changes; services last 10 us here."""
+    here, serves = lcores(buckets=1, most=1), 1e5
+    queued = [let(here, load * serves, serves, 0.05).queued[0] for _ in range(2000)]
+    expected = load / (2 * (1 - load)) * load  # Little: packets that wait
+    assert np.mean(queued) == pytest.approx(expected, rel=0.2)
+
+
+def test_the_tail_of_a_wait_is_an_m_d_1_queues() -> None:
+    """The wait of 1 in 100, beside packets that are followed one by one (Lindley's recursion)."""
+    draw = np.random.default_rng(7)
+    gaps, wait, waits = draw.exponential(1 / 0.95, 400_000), 0.0, []
+    for gap in gaps:
+        waits.append(wait)
+        wait = max(0.0, wait + 1 - gap)
+    assert wait_s(0.95, 1.0, 0.01) == pytest.approx(float(np.quantile(waits, 0.99)), rel=0.1)
+    assert wait_s(0.005, 1.0, 0.01) == 0
+
+
+def test_an_overload_loses_what_is_over() -> None:
+    """3 Mpps onto 2: when the ring is full a third is lost."""
+    here = lcores()
+    let(here, 3e6, 2e6, 0.1)
+    seen = let(here, 3e6, 2e6, 1.0)
+    assert seen.dropped / seen.offered == pytest.approx(1 / 3, rel=0.01)
+    assert seen.queued[0] == 4096 and seen.waited_s(0.99) == pytest.approx(4096 / 2e6, rel=0.1)
+
+
+def test_a_new_lcore_works_when_it_has_begun_and_has_its_buckets() -> None:
+    """1 ms to begin, and eight buckets of 50 us each; until then all is the first one's."""
+    here = lcores(begin=1)
+    let(here, 1e5, 1e6)
+    assert here.change([0, 1], np.arange(16) % 2) == 8
+    first = let(here, 1e5, 1e6, 1e-3)
+    assert first.came[1] == 0 and first.pending == 8 and here.lcores == 2
+    second = let(here, 1e5, 1e6, 5e-4)
+    assert second.pending == 0 and second.moving_s[:2] == pytest.approx([4e-4, 4e-4])
+    after = let(here, 1e5, 1e6, 1.0)
+    assert after.came[1] == pytest.approx(after.came[0], rel=0.05)
+    assert here.core_seconds == pytest.approx(0.01 + 2 * 1.0015)
+
+
+def test_packets_of_a_bucket_on_its_way_wait_for_it() -> None:
+    """One bucket whose move takes 5 ms: its packets wait for all that is left of it."""
+    here = lcores(buckets=1, begin=1, moving_s=5e-3)
+    here.change([0, 1], np.array([1]))
+    let(here, 1e5, 1e6, 1e-3)
+    assert here.queued == 0
+    let(here, 1e5, 1e6, 4e-3)
+    assert here.queued == pytest.approx(400, rel=0.2)
+    seen = let(here, 1e5, 1e6, 2e-3)
+    assert here.queued < 10 and seen.waited_s(0.99) >= 3e-3
+
+
+def test_an_lcore_leaves_when_its_buckets_and_packets_have() -> None:
+    here = lcores(begin=2)
+    let(here, 1e6, 1e6)
+    here.change([0], np.zeros(16, np.int64))
+    assert here.used == (0,) and here.lcores == 2
+    let(here, 1e6, 1e6)
+    assert here.lcores == 1 and here.core_seconds == pytest.approx(2 * 0.01 + 0.01, rel=0.1)

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""headrace's own policy: as many lcores as the model says that the load of the next moments needs.
+
+The load is smoothed with its trend, and looked at as far ahead as a change takes. More lcores come
+at once; fewer only when all that was expected in the last second fits them with room to spare, so
+that a steady load never makes it go back and forth. What packets cost more than the model says is
+learned from how busy lcores are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from headrace.ground.operable import Assignment, PlantTelemetry
+from headrace.measure.operate.policy import PlantSituation, Sizing, WantedStep
+from headrace.measure.operate.spread import chosen, even, most_share
+from headrace.measure.operate.static import EVEN
+
+_LEVEL, _TREND, _NOISE = 0.3, 0.03, 0.05  # weights of the newest interval
+_JUMP = 4.0  # deviations
+_SIGMAS = 3.0  # beyond what is expected, that there is room for
+_LEARNED, _WORKING = 0.05, 0.1  # weight; how busy an lcore has to be to learn from it
+_HOLD_S, _ROOM, _ROOM_SIGMAS = 1.0, 0.02, 2.0  # of what is expected, before lcores are given up
+_UNEVEN, _AGAIN_S, _BETTER = 1.08, 0.5, 0.97  # when buckets are spread anew, and for what gain
+
+
+@dataclass
+class HeadracePolicy:
+    """`first_pps`: the load of the moment in which it begins."""
+
+    sizing: Sizing
+    first_pps: float
+    interval_s: float
+    learned: float | None = 1.0
+    _level: float = 0.0
+    _trend: float = 0.0  # packets/s in an interval
+    _variance: float = 0.0
+    _uneven: float = EVEN
+    _expected: deque[float] = field(default_factory=deque)
+    _spread_at: float = -math.inf
+
+    def begin(self) -> int:
+        self._level = self.first_pps
+        self._variance = self.first_pps / self.interval_s  # of a count of packets at random
+        return self.sizing.needed(self._high(), EVEN)
+
+    @property
+    def dearer(self) -> float:
+        assert self.learned is not None
+        return self.learned
+
+    def decide(self, situation: PlantSituation) -> WantedStep | None:
+        seen = situation.seen
+        self._follow(seen)
+        self._learn(seen)
+        high = self._high()
+        self._expected.append(high)
+        if len(self._expected) > max(1, round(_HOLD_S / self.interval_s)):
+            self._expected.popleft()
+        used = len(situation.now.lcores)
+        more = self.sizing.needed(high, self._uneven, self.dearer)
+        if more > used:
+            return self._resized(situation, more, f"{high / 1e6:.3g} Mpps are expected")
+        if not seen.settled:
+            return None
+        fewer = self.sizing.needed(self._room() * max(self._expected), self._uneven, self.dearer)
+        if fewer < used and len(self._expected) * self.interval_s >= _HOLD_S * 0.99:
+            why = f"at most {max(self._expected) / 1e6:.3g} Mpps for {_HOLD_S:g} s"
+            return self._resized(situation, fewer, why)
+        return self._spread(situation)
+
+    def _follow(self, seen: PlantTelemetry) -> None:
+        """Holt's smoothing of level and trend, and how far an interval is from it, which is never
+        less than the chance of counts. Beyond that by far it is another load, and no noise."""
+        off = seen.offered_pps - (self._level + self._trend)
+        jump = _JUMP * math.sqrt(self._variance)
+        self._variance += _NOISE * (min(off * off, jump * jump) - self._variance)
+        self._variance = max(self._variance, seen.offered_pps / self.interval_s)
+        if abs(off) > jump:
+            self._level, self._trend = seen.offered_pps, 0.0
+            return
+        before = self._level
+        self._level += self._trend + _LEVEL * off
+        self._trend += _TREND * (self._level - before - self._trend)
+
+    def _high(self) -> float:
+        ahead = self.sizing.model.change_s / self.interval_s + 2
+        risen = max(0.0, self._trend) * ahead
+        return max(0.0, self._level + risen + _SIGMAS * math.sqrt(self._variance))
+
+    def _room(self) -> float:
+        """A load with more noise has more room left, before it is given fewer lcores."""
+        noise = math.sqrt(self._variance) / max(1.0, self._level)
+        return 1 + max(_ROOM, _ROOM_SIGMAS * noise)
+
+    def _learn(self, seen: PlantTelemetry) -> None:
+        """What lcores were busy for is held against what the model says of their packets; time that
+        moves took would be learned as packets'."""
+        if not seen.settled:
+            return
+        model, count = self.sizing.model, seen.lcores
+        expected = sum(
+            model.busy(count, float(done) / seen.seconds, float(burst))
+            for done, burst in zip(seen.done[seen.on], seen.burst[seen.on], strict=True)
+        )
+        if expected >= _WORKING:
+            ratio = float(seen.busy[seen.on].sum()) / expected
+            self.learned = self.dearer + _LEARNED * (ratio - self.dearer)
+        came = seen.came[seen.on]
+        if came.sum() > 0:
+            uneven = float(came.max() / came.mean())
+            self._uneven += _LEARNED * (max(1.0, uneven) - self._uneven)
+
+    def _resized(self, situation: PlantSituation, count: int, why: str) -> WantedStep | None:
+        lcores = chosen(situation.now.lcores, count, self.sizing.model.most)
+        if lcores == situation.now.lcores:
+            return None
+        packets = situation.packets()
+        assignment = even(situation.now, lcores, packets)
+        self._uneven = max(1.0, most_share(assignment, packets) * count)
+        self._spread_at = situation.seen.begin_s
+        return self._wanted(assignment, most_share(assignment, packets), why)
+
+    def _spread(self, situation: PlantSituation) -> WantedStep | None:
+        """The same lcores, with buckets of the busiest ones on others."""
+        seen = situation.seen
+        if self._uneven < _UNEVEN or seen.begin_s - self._spread_at < _AGAIN_S:
+            return None
+        self._spread_at = seen.begin_s
+        packets = situation.packets()
+        assignment = even(situation.now, situation.now.lcores, packets)
+        share = most_share(assignment, packets)
+        if share > _BETTER * most_share(situation.now, packets):
+            return None
+        uneven, self._uneven = self._uneven, max(1.0, share * len(assignment.lcores))
+        return self._wanted(assignment, share, f"the busiest has {uneven:.2f} of an equal share")
+
+    def _wanted(self, assignment: Assignment, share: float, why: str) -> WantedStep:
+        model, count = self.sizing.model, len(assignment.lcores)
+        pps = self._level * share
+        p99 = model.p99_s(count, pps, self.dearer)
+        busy = self.dearer * model.busy(count, pps)
+        return WantedStep(assignment, why, busy, p99 if np.isfinite(p99) else None)

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A policy and a deployment: an interval, a decision, the next interval; and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from headrace.ground.operable import Operable, Plant, PlantTelemetry, Totals
+from headrace.layout.latency import BURST
+from headrace.measure.operate.headrace import HeadracePolicy
+from headrace.measure.operate.policy import PlantSituation, Policy, Sizing, WantedStep
+from headrace.measure.operate.static import StaticPolicy
+from headrace.record.operate import CoursePoint, Decision, Operated, OperateLog
+from headrace.spec.operate import Operate, PolicyName, Slo
+
+COURSE_POINTS = 1200  # of a run, at most
+_WAITING = 0.02  # of an interval's packets
+_SAID_EVERY_S = 300.0  # of the load's time
+
+
+def policy_of(name: PolicyName, operable: Operable, asked: Operate) -> Policy:
+    sizing = Sizing(operable.model, asked.slo)
+    future = operable.future
+    if name == "static":
+        return StaticPolicy(sizing, future)
+    return HeadracePolicy(sizing, float(future.pps[0]), asked.interval)
+
+
+@dataclass(frozen=True)
+class OperateRun:
+    """A policy's whole run. `queued`: packets inside at its end."""
+
+    log: OperateLog
+    totals: Totals
+    p99_ns: float  # the mean over windows, by their packets
+
+
+def operate(
+    operable: Operable, asked: Operate, name: PolicyName, repetition: int,
+    say: Callable[[str], None],
+) -> OperateRun:  # fmt: skip
+    policy = policy_of(name, operable, asked)
+    plant = operable.plant(policy.begin(), repetition)
+    tally = _Tally(asked.slo, float(operable.future.seconds[-1]))
+    told = 0.0
+    while not plant.ended:
+        seen = plant.read()
+        tally.interval(seen)
+        now = plant.assignment
+        wanted = policy.decide(PlantSituation(seen, now, plant.packets))
+        if wanted is not None:
+            tally.step(seen, len(now.lcores), plant.act(wanted.assignment), wanted)
+        if seen.begin_s - told >= _SAID_EVERY_S:
+            told = seen.begin_s
+            say(f"  {name}: {told:.0f} s, {seen.lcores} lcores, {tally.broken} windows broken")
+    return _run(tally, plant, policy, name, operable, asked)
+
+
+def _run(
+    tally: _Tally, plant: Plant, policy: Policy, name: str, operable: Operable, asked: Operate
+) -> OperateRun:
+    totals = plant.totals()
+    operated = Operated(
+        policy=name,
+        slo_p99_ns=asked.slo.p99 * 1e9,
+        slo_loss=asked.slo.loss,
+        seconds=tally.seconds,
+        windows=tally.windows,
+        broken=tally.broken,
+        broken_p99=tally.broken_p99,
+        broken_loss=tally.broken_loss,
+        kept=1 - tally.broken / tally.windows if tally.windows else 1.0,
+        core_seconds=plant.core_seconds,
+        mean_lcores=plant.core_seconds / tally.seconds,
+        most_lcores=tally.most,
+        steps=len(tally.decisions),
+        moves=sum(one.moved for one in tally.decisions),
+        queued=totals.queued,
+        learned=policy.learned,
+        unkeepable=Sizing(operable.model, asked.slo).unkeepable(operable.future),
+    )
+    log = OperateLog(
+        operated=operated, decisions=tuple(tally.decisions), course=tuple(tally.course())
+    )
+    return OperateRun(log, totals, tally.mean_p99_s * 1e9)
+
+
+def _drained(seen: PlantTelemetry) -> bool:
+    """Nothing waits that came before it, beyond what always does."""
+    return int(seen.queued.max()) <= _WAITING * int(seen.came.max()) + BURST
+
+
+@dataclass
+class _Tally:
+    """What is counted of a run. A step is settled in the first interval without moves, and without
+    packets that wait since before; what came of it is seen in the one behind that."""
+
+    slo: Slo
+    planned_s: float
+    seconds: float = 0.0
+    windows: int = 0
+    broken: int = 0
+    broken_p99: int = 0
+    broken_loss: int = 0
+    most: int = 0
+    decisions: list[Decision] = field(default_factory=list)
+    _points: list[CoursePoint] = field(default_factory=list)
+    _stretch: list[tuple[PlantTelemetry, bool]] = field(default_factory=list)
+    _open: bool = False  # nobody knows yet what came of the last step
+    _settled: bool = False
+    _weighted: float = 0.0
+    _packets: int = 0
+
+    def interval(self, seen: PlantTelemetry) -> None:
+        self.seconds += seen.seconds
+        self.most = max(self.most, seen.lcores)
+        late = seen.p99_s > self.slo.p99
+        lossy = seen.dropped > self.slo.loss * seen.offered
+        if seen.offered:
+            self.windows += 1
+            self.broken_p99 += late
+            self.broken_loss += lossy
+            self.broken += late or lossy
+            self._weighted += seen.p99_s * seen.offered
+            self._packets += seen.offered
+        self._stretch.append((seen, bool(seen.offered) and (late or lossy)))
+        if len(self._stretch) * seen.seconds >= self.planned_s / COURSE_POINTS:
+            self._close()
+        if self._open and seen.settled and _drained(seen):
+            self._came(seen)
+
+    @property
+    def mean_p99_s(self) -> float:
+        return self._weighted / self._packets if self._packets else 0.0
+
+    def _came(self, seen: PlantTelemetry) -> None:
+        last = self.decisions[-1]
+        if not self._settled:
+            self._settled = True
+            after = seen.begin_s + seen.seconds - last.at_s
+            self.decisions[-1] = last.model_copy(update={"settled_s": after})
+            return
+        self._open = False
+        came = {"came_busy": seen.busiest, "came_p99_ns": seen.p99_s * 1e9}
+        self.decisions[-1] = last.model_copy(update=came)
+
+    def step(self, seen: PlantTelemetry, before: int, moved: int, wanted: WantedStep) -> None:
+        self._open, self._settled = True, False
+        self.decisions.append(
+            Decision(
+                at_s=seen.begin_s + seen.seconds,
+                lcores_before=before,
+                lcores_after=len(wanted.assignment.lcores),
+                moved=moved,
+                why=wanted.why,
+                expected_busy=wanted.busy,
+                expected_p99_ns=None if wanted.p99_s is None else wanted.p99_s * 1e9,
+            )
+        )
+
+    def course(self) -> list[CoursePoint]:
+        if self._stretch:
+            self._close()
+        return self._points
+
+    def _close(self) -> None:
+        seen = [one for one, _ in self._stretch]
+        self._points.append(
+            CoursePoint(
+                at_s=seen[0].begin_s,
+                offered_pps=sum(one.offered_pps for one in seen) / len(seen),
+                lcores=sum(one.lcores for one in seen) / len(seen),
+                busiest=max(one.busiest for one in seen),
+                p99_ns=max(one.p99_s for one in seen) * 1e9,
+                lost=sum(one.dropped for one in seen),
+                broken=sum(broken for _, broken in self._stretch),
+            )
+        )
+        self._stretch = []

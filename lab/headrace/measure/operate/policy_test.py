@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Policies on a deployment whose costs are round numbers: each lcore carries a million packets/s,
+and the model knows of no waiting below that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from headrace.ground.operable import Assignment, Foresight, Numbers, PlantTelemetry, Totals
+from headrace.layout.buckets import TICK_S, BucketedLcores, BucketLoad
+from headrace.measure.operate.loop import OperateRun, operate
+from headrace.measure.operate.spread import chosen, even, most_share
+from headrace.spec.operate import Operate, PolicyName, Slo, StepCosts
+
+CARRIES, BUCKETS = 1e6, 64
+SLO = {"p99": 1e-3, "loss": 0}
+
+
+@dataclass(frozen=True)
+class RoundModel:
+    most: int = 8
+    buckets: int = BUCKETS
+    change_s: float = 2e-3
+    alone_s: float = 1e-6
+
+    def carries_pps(self, lcores: int) -> float:
+        return CARRIES
+
+    def busy(self, lcores: int, pps: float, burst: float | None = None) -> float:
+        return pps / CARRIES
+
+    def p99_s(self, lcores: int, pps: float, dearer: float = 1.0) -> float:
+        return self.alone_s if pps * dearer < CARRIES else float("inf")
+
+
+@dataclass
+class RoundPlant:
+    """`dearer`: what a packet really costs, over what the model says."""
+
+    future: Foresight
+    lcores: BucketedLcores
+    dearer: float = 1.0
+    offered: int = 0
+
+    @property
+    def ended(self) -> bool:
+        return self.lcores.now_s >= float(self.future.seconds[-1]) - 1e-9
+
+    @property
+    def assignment(self) -> Assignment:
+        return Assignment(self.lcores.used, self.lcores.owners)
+
+    @property
+    def core_seconds(self) -> float:
+        return self.lcores.core_seconds
+
+    def read(self) -> PlantTelemetry:
+        begin = self.lcores.now_s
+        at = begin + (np.arange(100) + 0.5) * TICK_S
+        rates = np.interp(at, self.future.seconds, self.future.pps)
+        seen = self.lcores.let(rates, CARRIES / self.dearer)
+        self.offered = seen.offered
+        return PlantTelemetry(
+            begin, seen.seconds, seen.offered, seen.dropped, seen.waited_s(0.99), seen.came,
+            seen.done, seen.done / seen.seconds * self.dearer / CARRIES,
+            np.ones(self.lcores.most), seen.queued, seen.on, seen.pending,
+            seen.pending == 0 and len(self.lcores.used) == self.lcores.lcores,
+        )  # fmt: skip
+
+    def packets(self) -> Numbers:
+        packets: Numbers = self.lcores.load.shares * self.offered
+        return packets
+
+    def act(self, wanted: Assignment) -> int:
+        return self.lcores.change(wanted.lcores, wanted.owners)
+
+    def totals(self) -> Totals:
+        offered, done, dropped, _ = (int(one) for one in self.lcores.total)
+        return Totals(offered, done, dropped, self.lcores.queued, 0)
+
+
+@dataclass(frozen=True)
+class RoundOperable:
+    future: Foresight
+    model: RoundModel = RoundModel()
+    dearer: float = 1.0
+    frame_bytes: float = 64.0
+    labels: tuple[str, ...] = ()
+
+    def plant(self, lcores: int, repetition: int) -> RoundPlant:
+        load = BucketLoad(np.full(BUCKETS, 1 / BUCKETS), np.full(BUCKETS, 10e-6))
+        here = BucketedLcores(load, self.model.most, lcores, 4096, 1e-3, repetition)
+        return RoundPlant(self.future, here, self.dearer)
+
+
+def curve(*points: tuple[float, float]) -> Foresight:
+    at, pps = zip(*points, strict=True)
+    return Foresight(np.array(at), np.array(pps))
+
+
+def run(
+    policy: PolicyName, future: Foresight, dearer: float = 1.0, model: RoundModel = RoundModel()
+) -> OperateRun:
+    asked = Operate(slo=Slo.model_validate(SLO), policy=(policy,), costs=StepCosts())
+    return operate(RoundOperable(future, model, dearer), asked, policy, 1, _nothing)
+
+
+def _nothing(text: str) -> None:
+    """Nobody is told."""
+
+
+STEP = curve((0, 0.5e6), (4, 0.5e6), (4, 2.5e6), (8, 2.5e6), (8, 0.5e6), (12, 0.5e6))
+
+
+@pytest.mark.parametrize("pps", [0.2e6, 0.93e6, 0.95e6, 0.97e6, 1.9e6, 2.85e6, 4.7e6])
+def test_a_steady_load_never_makes_it_go_back_and_forth(pps: float) -> None:
+    """Whatever it begins with, also just at what so many lcores carry; noise is in all of it."""
+    log = run("headrace", curve((0, pps), (30, pps))).log
+    sizes = [one.lcores_after for one in log.decisions if one.lcores_after != one.lcores_before]
+    assert len(sizes) <= 1 and log.operated.kept > 0.999
+
+
+def test_it_follows_a_step_up_and_down() -> None:
+    """Three lcores for 2.5 Mpps; it is given fewer again a second after the load has gone."""
+    whole = run("headrace", STEP)
+    log = whole.log
+    assert [one.lcores_after for one in log.decisions if one.lcores_after != one.lcores_before] == [
+        3, 1,
+    ]  # fmt: skip
+    up, down = (one for one in log.decisions if one.lcores_after != one.lcores_before)
+    assert up.at_s == pytest.approx(4.01) and down.at_s == pytest.approx(9.0, abs=0.1)
+    assert log.operated.core_seconds == pytest.approx(4 + 3 * 5 + 3, rel=0.02)
+    assert log.operated.broken <= 4  # nobody knew of the step
+    assert up.expected_busy == pytest.approx(up.came_busy, rel=0.1)
+
+
+def test_static_has_what_the_peak_needs_all_the_time() -> None:
+    whole = run("static", STEP)
+    assert whole.log.operated.core_seconds == pytest.approx(3 * 12)
+    assert whole.log.operated.broken == 0 and whole.totals.dropped == 0
+
+
+@pytest.mark.parametrize("policy", ["headrace", "static"])
+def test_all_packets_are_accounted_for(policy: PolicyName) -> None:
+    totals = run(policy, STEP).totals
+    assert totals.offered == totals.done + totals.dropped + totals.queued
+    assert totals.offered == pytest.approx(4 * 0.5e6 + 4 * 2.5e6 + 4 * 0.5e6, rel=0.01)
+
+
+def test_it_learns_what_packets_really_cost() -> None:
+    """A quarter more than the model says: at 0.9 Mpps one lcore would be enough by the model."""
+    log = run("headrace", curve((0, 0.9e6), (10, 0.9e6)), dearer=1.25).log
+    assert log.operated.learned == pytest.approx(1.25, rel=0.01)
+    assert log.decisions[0].lcores_after == 2 and log.course[-1].broken == 0
+
+
+@pytest.mark.parametrize(
+    ("peak", "alone_s", "why"),
+    [(9e6, 1e-6, "all 8 lcores carry 8 at most"), (1e5, 2e-3, "a packet alone takes 2e+03 us")],
+)
+def test_an_slo_that_nothing_keeps_is_said_to_be_so(peak: float, alone_s: float, why: str) -> None:
+    future, model = curve((0, peak), (1, peak)), RoundModel(alone_s=alone_s)
+    for policy in ("headrace", "static"):
+        text = run(policy, future, model=model).log.operated.unkeepable
+        assert text is not None and why in text
+    assert run("static", STEP).log.operated.unkeepable is None
+
+
+def test_buckets_are_spread_with_few_moves() -> None:
+    """Four buckets of 1 and one of 4, all on one lcore: the large one alone has to go."""
+    packets = np.array([1.0, 1, 1, 1, 4])
+    now = Assignment((0,), np.zeros(5, np.int64))
+    after = even(now, (0, 1), packets)
+    assert list(after.owners) == [0, 0, 0, 0, 1] and most_share(after, packets) == 0.5
+    gone = even(after, (1,), packets)
+    assert set(gone.owners) == {1}
+    assert chosen((1, 3), 3, 8) == (0, 1, 3) and chosen((1, 3), 1, 8) == (1,)

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Buckets over lcores: evenly, with as few moves as that takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from headrace.ground.operable import Assignment, Integers, Numbers
+
+_ENOUGH = 0.02  # of an equal share, beyond which an lcore gives a bucket away
+
+
+def chosen(used: Sequence[int], count: int, most: int) -> tuple[int, ...]:
+    """So many lcores: the first of those that are used, and then the first that are free."""
+    kept = sorted(used)[:count]
+    free = (one for one in range(most) if one not in used)
+    return tuple(
+        sorted([*kept, *(one for one, _ in zip(free, range(count - len(kept)), strict=False))])
+    )
+
+
+def even(now: Assignment, lcores: tuple[int, ...], packets: Numbers) -> Assignment:
+    """Each lcore as near to an equal share of the packets as whole buckets are: those of lcores
+    that go, and of lcores that have too many the largest that fit, to whoever has least."""
+    owners = now.owners.copy()
+    weights = packets if packets.sum() > 0 else np.ones(len(owners))
+    target = float(weights.sum()) / len(lcores)
+    has = {one: float(weights[owners == one].sum()) for one in lcores}
+    orphans = [b for b in range(len(owners)) if owners[b] not in has]
+    for one in lcores:
+        orphans += _spare(owners, weights, one, has, target)
+    for b in sorted(orphans, key=lambda b: -weights[b]):
+        to = min(lcores, key=lambda one: has[one])
+        owners[b] = to
+        has[to] += float(weights[b])
+    return Assignment(lcores, owners)
+
+
+def _spare(
+    owners: Integers, weights: Numbers, lcore: int, has: dict[int, float], target: float
+) -> list[int]:
+    """Buckets that it has too many."""
+    over = has[lcore] - target
+    if over <= _ENOUGH * target:
+        return []
+    spare = []
+    for b in sorted(np.flatnonzero(owners == lcore), key=lambda b: -weights[b]):
+        if weights[b] <= over:
+            spare.append(int(b))
+            over -= float(weights[b])
+            has[lcore] -= float(weights[b])
+    return spare
+
+
+def most_share(assignment: Assignment, packets: Numbers) -> float:
+    """The share of the packets that the busiest lcore would have."""
+    total = float(packets.sum())
+    if total <= 0:
+        return 1 / len(assignment.lcores)
+    return max(float(packets[assignment.owners == one].sum()) for one in assignment.lcores) / total

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What policies made of a load that changes, as sections of a bundle's report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from headrace.analyse.units import ns, percent, plural, significant
+from headrace.record.bundle import Bundle
+from headrace.record.operate import Decision, Operated, OperateLog, operate_logs
+from headrace.record.rows import Result
+from headrace.report.charts.operated import OperatedCourse, OperatedLine, OperatedPoint
+from headrace.report.document import (
+    Chart,
+    Column,
+    Folded,
+    Items,
+    Section,
+    Table,
+    strokes,
+)
+
+_SHOWN = 200  # decisions of a policy
+_ORACLE = "oracle"
+
+
+def sections(bundle: Bundle) -> Iterator[Section]:
+    """None of a bundle of something else; one for each deployment and repetition."""
+    runs = _runs(bundle.results())
+    logs = operate_logs(bundle.path)
+    for rows in runs:
+        known = [logs[row.trial] for row in rows if row.trial in logs]
+        yield _section(rows, known, several=len(runs) > 1)
+
+
+def sentence(bundle: Bundle) -> str:
+    """Each policy's lcores and windows, of the first deployment; empty of something else."""
+    runs = _runs(bundle.results())
+    if not runs:
+        return ""
+    texts = [
+        f"{one.policy}: {significant(one.mean_lcores)} lcores in the mean, SLO kept in "
+        f"{percent(one.kept, 5)} of the windows"
+        for one in (row.operated for row in runs[0])
+        if one is not None
+    ]
+    return f"{'; '.join(texts)}."
+
+
+def _runs(results: Sequence[Result]) -> list[list[Result]]:
+    runs: dict[tuple[str, str, str, int], list[Result]] = {}
+    for row in results:
+        if row.operated is not None:
+            key = (row.chain, row.execution, row.workload, row.repetition)
+            runs.setdefault(key, []).append(row)
+    return list(runs.values())
+
+
+def _section(rows: Sequence[Result], logs: Sequence[OperateLog], several: bool) -> Section:
+    first = rows[0]
+    policies = [row.operated for row in rows if row.operated is not None]
+    which = f"{first.chain}, {first.execution}, {first.workload}"
+    about = f"{which}, repetition {first.repetition}" if several else which
+    slo = policies[0]
+    note = (
+        f"A window is broken when the p99 of its packets is above {ns(slo.slo_p99_ns)}, or more "
+        f"than {percent(slo.slo_loss)} of them are lost. Lcores that begin and that leave count."
+    )
+    remarks = dict.fromkeys(
+        f"No number of lcores keeps the SLO all the time: {one.unkeepable}."
+        for one in policies
+        if one.unkeepable
+    )
+    return Section(
+        "A load that changes",
+        note,
+        (_table(rows, policies), Items(tuple(remarks)), *_chart(logs), *_decisions(logs)),
+        about=about,
+    )
+
+
+def _table(rows: Sequence[Result], policies: Sequence[Operated]) -> Table:
+    columns = (
+        "policy",
+        Column("lcores", digits=4),
+        Column("at most", "count"),
+        Column("core-seconds", digits=5),
+        Column("of the oracle's", digits=3, optional=True),
+        Column("SLO kept", "share", digits=5),
+        Column("windows broken", "count"),
+        Column("lost", "loss"),
+        Column("steps", "count"),
+        Column("buckets moved", "count"),
+        Column("learned", optional=True, from_width=100),
+        Column("audit", "verdict"),
+    )
+    oracle = next((one.core_seconds for one in policies if one.policy == _ORACLE), None)
+    lines = tuple(
+        (
+            one.policy, one.mean_lcores, one.most_lcores, one.core_seconds,
+            one.core_seconds / oracle if oracle else None, one.kept, one.broken, row.loss_ratio,
+            one.steps, one.moves, one.learned, row.audit.verdict,
+        )
+        for row, one in zip(rows, policies, strict=True)
+    )  # fmt: skip
+    return Table(columns, lines)
+
+
+def _chart(logs: Sequence[OperateLog]) -> Iterator[Chart]:
+    if not logs:
+        return
+    lines = tuple(
+        OperatedLine(
+            log.operated.policy,
+            tuple(
+                OperatedPoint(point.at_s, point.offered_pps, point.lcores, point.broken)
+                for point in log.course
+            ),
+        )
+        for log in logs
+    )
+    keys = strokes([one.policy for one in lines])
+    yield Chart(OperatedCourse(lines, logs[0].operated.seconds), keys)
+
+
+def _decisions(logs: Sequence[OperateLog]) -> Iterator[Folded]:
+    for log in logs:
+        if not log.decisions:
+            continue
+        shown = log.decisions[:_SHOWN]
+        more = len(log.decisions) - len(shown)
+        note = "what was expected of each, and what came"
+        note += f"; the first {_SHOWN} of {len(log.decisions)}" if more else ""
+        title = f"{log.operated.policy}: {plural(len(log.decisions), 'step')}"
+        yield Folded(title, note, (_log(shown),))
+
+
+def _log(decisions: Sequence[Decision]) -> Table:
+    columns = (
+        Column("at", digits=5, unit="s"),
+        Column("lcores", "text"),
+        Column("buckets moved", "count"),
+        Column("settled in", unit="s"),
+        Column("busy, expected", "share", optional=True),
+        Column("came", "share"),
+        Column("p99, expected", "own-time", optional=True),
+        Column("came", "own-time"),
+        Column("why", "text"),
+    )
+    lines = tuple(
+        (
+            one.at_s, f"{one.lcores_before} → {one.lcores_after}", one.moved, one.settled_s,
+            one.expected_busy, one.came_busy, one.expected_p99_ns, one.came_p99_ns, one.why,
+        )
+        for one in decisions
+    )  # fmt: skip
+    return Table(columns, lines)

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A chain that grows and shrinks under a load that changes, by one policy or several in turn."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from headrace.spec.base import Count, Ratio, Seconds, Spec, listed
+
+PolicyName = Literal["headrace", "static"]
+SLO_FORMS = ("p99=200us,loss=0", "{p99: 200 us, loss: 0}")
+_SLO = " or ".join(SLO_FORMS)
+_PART = re.compile(r"^\s*(p99|loss)\s*=\s*(\S.*?)\s*$")
+
+
+class Slo(Spec):
+    """What is to be kept in each interval: its packets' p99 of latency, and the share of them that
+    may be lost."""
+
+    p99: Annotated[Seconds, Field(gt=0, le=60)]
+    loss: Annotated[Ratio, Field(ge=0, lt=1)] = 0.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_short(cls, value: Any) -> Any:
+        if isinstance(value, dict | Slo):
+            return value
+        if not isinstance(value, str):
+            raise ValueError(f"allowed: {_SLO}")
+        parts = [_PART.match(part) for part in value.split(",")]
+        given = {match[1]: match[2] for match in parts if match is not None}
+        if None in parts or len(given) < len(parts):
+            raise ValueError(f"allowed: {_SLO}")
+        return {key: _number(one) for key, one in given.items()}
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text  # with its unit
+
+
+class StepCosts(Spec):
+    """What it costs to change what runs: `start`, until a new lcore polls; of each bucket that is
+    moved `bucket`, and `flow` for each flow of its state. Both lcores work for as long, and the
+    bucket's packets wait. Assumed, unless measured where the chain runs."""
+
+    start: Annotated[Seconds, Field(ge=0, le=60)] = 5e-3
+    bucket: Annotated[Seconds, Field(ge=0, le=1)] = 20e-6
+    flow: Annotated[Seconds, Field(ge=0, le=1)] = 200e-9
+
+
+class Operate(Spec):
+    """The load is the workload's `load`, and the chain has as many lcores as it needs of those that
+    `deployment.lcores.chain` names. Each policy has the same load, one after the other."""
+
+    slo: Slo
+    policy: Annotated[
+        tuple[PolicyName, ...], BeforeValidator(listed), Field(min_length=1, max_length=8)
+    ] = ("headrace", "static")
+    interval: Annotated[Seconds, Field(ge=1e-3, le=1)] = 10e-3  # of telemetry, of decisions, and
+    # of the windows in which the SLO is kept or not
+    buckets: Annotated[Count, Field(ge=1, le=65536)] = (
+        512  # of the flows' hash; each is moved whole
+    )
+    costs: StepCosts = StepCosts()
+    model_error: Annotated[Ratio, Field(gt=-0.9, le=10)] = 0.0  # packets cost so much more than the
+    # model says that decisions are made by
+    seed: Annotated[Count, Field(ge=0, lt=1 << 31)] = 1
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Operate:
+        for name in self.policy:
+            if self.policy.count(name) > 1:
+                raise ValueError(f"policy: {name} is there twice; allowed: each once")
+        return self

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A load that changes, from the command line: the bundle, its replay, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from headrace.record.operate import operate_logs
+from support.lab import headrace
+
+pytestmark = pytest.mark.parallel
+
+STUDY = """
+name: steps
+ground: {simulated: {server: xeon-platinum-8168}}
+chain:
+  - firewall: {default: permit}
+  - nat: {pool: [203.0.113.1]}
+deployment: {execution: rtc, lcores: {traffic: [0, 1], chain: [2, 3, 4]}}
+workload: {flows: 4096, load: [[0, 5M], [1 s, 40M], [2 s, 40M]]}
+measure: {operate: {slo: "p99=1ms,loss=0", policy: [headrace, static]}}
+"""
+
+
+def study(folder: Path, old: str = "", new: str = "", text: str = STUDY) -> None:
+    assert old in text
+    (folder / "s.yaml").write_text(text.replace(old, new))
+
+
+def test_a_bundle_has_every_decision_and_is_replayed(engine_binary: Path, tmp_path: Path) -> None:
+    """With the SLO of the command line, which is the bundle's from then on."""
+    study(tmp_path)
+    asked = ("operate", "s.yaml", "--slo", "p99=300us,loss=1%", "--json", "--out", "b")
+    done = headrace(*asked, folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["results"]
+    assert [row["goal"] for row in rows] == ["operate headrace", "operate static"]
+    logs = operate_logs(tmp_path / "b")
+    for row, log in zip(rows, logs.values(), strict=True):
+        assert row["operated"] == log.operated.model_dump()
+        assert row["sent"] == row["received"] + row["lost"] + row["operated"]["queued"]
+        assert row["operated"]["slo_p99_ns"] == pytest.approx(300e3)
+    assert logs[1].decisions[0].lcores_after > logs[1].decisions[0].lcores_before
+    replayed = headrace("run", "b", "--json", "--out", "c", folder=tmp_path, engine=engine_binary)
+    assert replayed.returncode == 0, replayed.stderr
+    again = json.loads(replayed.stdout)["results"]
+    assert [row["operated"] for row in again] == [row["operated"] for row in rows]
+    page = (tmp_path / "c" / "report.html").read_text()
+    assert "A load that changes" in page and "windows that broke the SLO" in page
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("load: [[0, 5M], [1 s, 40M], [2 s, 40M]]", "direction: forward", ["workload.load: none"]),
+        ("[1 s, 40M], [2 s", "[3 s, 40M], [2 s", ["workload.load", "times that ascend"]),
+        ("load: [", "load: {trace: no.csv, unit: gbps}, headers: {}} #", ["no such file"]),
+        ("p99=1ms,loss=0", "p99=1ms,los=0", ["measure.operate.slo", "p99=200us,loss=0"]),
+        ("rtc", "{segments: [[firewall], [nat]]}", ["deployment.execution", "covered: rtc"]),
+        ("chain: [2, 3, 4]", "chain: [1, 2], shared: true", ["lcore 1 has traffic and chain"]),
+        ("execution: rtc", "execution: rtc, steer: even", ["deployment.steer", "covered: hash"]),
+        ("ground: {simulated: {server: xeon-platinum-8168}}", "", ["measure.operate", "--on"]),
+        ("[headrace, static]", "[headrace, headrace]", ["policy", "each once"]),
+        ("measure: {", "measure: {max: true, ", ["operate: beside max"]),
+    ],
+)
+def test_what_cannot_be_operated_is_refused_in_a_line(
+    engine_binary: Path, tmp_path: Path, old: str, new: str, words: list[str]
+) -> None:
+    study(tmp_path, old, new)
+    done = headrace("run", "--check", "s.yaml", folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 2, done.stdout
+    assert done.stderr.startswith("headrace: s.yaml") and done.stderr.count("\n") == 1
+    for word in words:
+        assert word in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("--slo", "200us"), ["--slo", "'200us'", "allowed: p99=200us,loss=0"]),
+        (("--slo", "p99=1ms", "--policy", "best"), ["--policy", "'best'", "headrace, static"]),
+        ((), ["--slo", "the study has none"]),
+    ],
+)
+def test_wrong_options_are_refused_in_a_line(
+    engine_binary: Path, tmp_path: Path, given: tuple[str, ...], words: list[str]
+) -> None:
+    study(tmp_path, 'measure: {operate: {slo: "p99=1ms,loss=0", policy: [headrace, static]}}')
+    done = headrace("operate", "s.yaml", *given, folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    for word in words:
+        assert word in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ("time_s,pps\n0,1e6\n1,2e6\n", []),
+        ("0,1e6\n1;2e6\n", ["t.csv:2", "seconds,rate"]),
+        ("0,1e6\n1,-1\n", ["rates from 0"]),
+        ("0,1e6\n", ["1 points", "2 or more"]),
+    ],
+)
+def test_a_trace_is_read_or_its_line_named(
+    engine_binary: Path, tmp_path: Path, lines: str, words: list[str]
+) -> None:
+    (tmp_path / "t.csv").write_text(lines)
+    study(tmp_path, "load: [[0, 5M], [1 s, 40M], [2 s, 40M]]", "load: {trace: t.csv}")
+    done = headrace("run", "--check", "s.yaml", folder=tmp_path, engine=engine_binary)
+    assert done.returncode == (2 if words else 0), done.stderr
+    for word in words:
+        assert word in done.stderr
