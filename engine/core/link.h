@@ -83,6 +83,13 @@ struct link_ops {
 	bool (*wait_arm)(struct link_rxq *q);
 	void (*wait_disarm)(struct link_rxq *q);
 
+	/*
+	 * Control thread, with writer_steers, for elastic segments: a mark behind what was put into this
+	 * reader queue so far, and whether its reader has taken all before a mark.
+	 */
+	uint32_t (*written)(const struct link *l, uint16_t queue);
+	bool (*taken)(const struct link *l, uint16_t queue, uint32_t mark);
+
 	/* Control thread. */
 	json_t *(*stats)(struct link *l);
 	/* Capabilities (1 << CAP_...) that `fini` needs in it; NULL: none (core/rights/rights.h). */

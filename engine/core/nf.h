@@ -136,6 +136,13 @@ struct nf_worker {
 	uint64_t counters[NF_COUNTERS_MAX]; /* by nf_ops.counters; single writer */
 	struct replica *replica;            /* engine's */
 	unsigned int node;                  /* engine's */
+	/*
+	 * In an elastic segment (docs/design/elastic.md): which worker has a bucket now, by pkt_bucket;
+	 * it alone gets the bucket's packets, and reads and writes what is kept of them. NULL: no buckets,
+	 * what a worker keeps is its own.
+	 */
+	const _Atomic uint8_t *owners;
+	struct nf_worker *first; /* with owners: worker 0, made before the others and ended after them */
 };
 
 /* One per instance. */
@@ -145,6 +152,7 @@ struct nf {
 	const void *conf; /* parsed by ops->params; lives as long as the instance */
 	void *state;      /* shared by the workers: read-mostly tables */
 	unsigned int workers; /* how many workers will be made */
+	const _Atomic uint8_t *owners; /* as the workers' */
 	int socket_id;
 	/*
 	 * It is made to see whether it can be, and what it would do with some packets: none will come on an
@@ -175,6 +183,11 @@ struct nf_ops {
 	bool wants_port;    /* a bridge: inputs must say which of its ports they are (nf_port) */
 	bool marks_mbuf;    /* process writes the mbuf's own fields, were it only for a while */
 	/*
+	 * It may be in an elastic segment: what it keeps of packets is kept by nf_worker.owners' buckets, or
+	 * it keeps nothing.
+	 */
+	bool elastic;
+	/*
 	 * With this configuration it must not work on a packet that another NF works on at the same time
 	 * (docs/design/parallel.md): why, in a few words; NULL: it may, as far as the above says so. For
 	 * what holds packets, and what is not declared above. NULL: as if it said NULL.
@@ -191,6 +204,17 @@ struct nf_ops {
 	void (*process)(struct nf_worker *w, struct burst *b);
 	/* Worker lcore, about every millisecond; may be NULL. */
 	void (*tick)(struct nf_worker *w, uint64_t now_tsc);
+	/*
+	 * Control thread, in an elastic segment: no lcore runs this worker from now on, or one does again.
+	 * What it says of itself at ticks is no longer said: its numbers of flows are 0. May be NULL.
+	 */
+	void (*rest)(struct nf_worker *w, bool rests);
+	/*
+	 * In an elastic segment, any writer's lcore: which bucket a packet is of that comes in this
+	 * direction, where that is not by its tuple: true. May be NULL.
+	 */
+	bool (*bucket_of)(const struct nf *nf, const struct rte_mbuf *m, enum nf_direction dir,
+			  uint8_t *bucket);
 	/*
 	 * Worker lcore, at every poll of the segment, idle ones too, while the NF holds packets:
 	 * what a shaper's time has come for. May be NULL.

@@ -43,6 +43,25 @@ void pkt_classify(struct rte_mbuf *m);
  */
 void pkt_classify_at(struct rte_mbuf *m, uint32_t l2_len, bool ipv6);
 
+/*
+ * In an elastic segment (docs/design/elastic.md): the bucket that the packet was steered by, from where a
+ * writer of the segment's links put it until it leaves; 0 elsewhere. It stands where packet_type has an
+ * inner packet's types, which classification does not look for.
+ */
+#define PKT_BUCKETS 256
+#define PKT_BUCKET_SHIFT 12
+#define PKT_BUCKET_MASK ((PKT_BUCKETS - 1u) << PKT_BUCKET_SHIFT)
+
+static inline uint8_t pkt_bucket(const struct rte_mbuf *m)
+{
+	return (uint8_t)(m->packet_type >> PKT_BUCKET_SHIFT);
+}
+
+static inline void pkt_set_bucket(struct rte_mbuf *m, uint8_t bucket)
+{
+	m->packet_type = (m->packet_type & ~PKT_BUCKET_MASK) | (uint32_t)bucket << PKT_BUCKET_SHIFT;
+}
+
 static inline bool pkt_malformed(const struct rte_mbuf *m)
 {
 	return m->packet_type & PKT_MALFORMED;

@@ -110,6 +110,20 @@ static uint16_t ring_tx(struct link_txq *q, uint16_t dest, struct rte_mbuf **pkt
 	return rte_ring_enqueue_burst(rings[dest], (void **)pkts, n, NULL);
 }
 
+static uint32_t ring_written(const struct link *l, uint16_t queue)
+{
+	const struct ring_state *s = l->state;
+
+	return __atomic_load_n(&s->rings[queue]->prod.tail, __ATOMIC_ACQUIRE);
+}
+
+static bool ring_taken(const struct link *l, uint16_t queue, uint32_t mark)
+{
+	const struct ring_state *s = l->state;
+
+	return (int32_t)(__atomic_load_n(&s->rings[queue]->cons.tail, __ATOMIC_ACQUIRE) - mark) >= 0;
+}
+
 static json_t *ring_stats(struct link *l)
 {
 	const struct ring_conf *c = l->conf;
@@ -137,6 +151,8 @@ static const struct link_ops ring_ops = {
 	.tx_open = ring_tx_open,
 	.rx = ring_rx,
 	.tx = ring_tx,
+	.written = ring_written,
+	.taken = ring_taken,
 	.stats = ring_stats,
 };
 LINK_REGISTER(ring_ops)

@@ -30,7 +30,7 @@ static inline struct bucket *other_bucket(const struct flow_table *t, const stru
 {
 	uint64_t i = (uint64_t)(b - bucket_at(t, 0));
 
-	return bucket_at(t, (i ^ ((tag * 0x9e3779b1u) | 1)) & t->probe.bucket_mask);
+	return bucket_at(t, i ^ (((tag * 0x9e3779b1u) | 1) & t->moves));
 }
 
 /* Bit i is set when slot i has the tag. */
@@ -222,29 +222,30 @@ static void index_remove(struct flow_table *t, uint64_t h, uint32_t flow)
 		first->moved--;
 }
 
-static uint32_t take_record(struct flow_table *t)
+static uint32_t take_record(const struct flow_table *t, struct flow_shard *s)
 {
-	uint32_t i = t->free;
+	uint32_t i = s->free;
 
 	if (i != NO_FLOW)
-		t->free = (uint32_t)record(t, i)->key[0];
-	else if (t->top < t->capacity)
-		i = t->top++;
+		s->free = (uint32_t)record(t, i)->key[0];
+	else if (s->top < t->capacity)
+		i = s->first + s->top++;
 	return i;
 }
 
-static void give_record(struct flow_table *t, uint32_t i)
+static void give_record(const struct flow_table *t, struct flow_shard *s, uint32_t i)
 {
 	struct flow *f = record(t, i);
 
 	f->live = 0;
-	f->key[0] = t->free;
-	t->free = i;
+	f->key[0] = s->free;
+	s->free = i;
 }
 
 struct flow *flow_insert(struct flow_table *t, const void *key)
 {
-	uint32_t i = take_record(t);
+	struct flow_shard *s = shard_of_key(t, key);
+	uint32_t i = take_record(t, s);
 	struct flow *f;
 
 	if (i == NO_FLOW)
@@ -252,22 +253,23 @@ struct flow *flow_insert(struct flow_table *t, const void *key)
 	f = record(t, i);
 	memcpy(f->key, key, t->words * sizeof(uint64_t));
 	if (!index_add(t, hash_key(t, f->key, t->words), i)) {
-		give_record(t, i);
+		give_record(t, s, i);
 		return NULL;
 	}
 	memset(f->key + t->words, 0, t->state_bytes);
 	f->live = 1;
 	f->user = 0;
-	t->count++;
+	s->count++;
 	return f;
 }
 
 void flow_delete(struct flow_table *t, struct flow *f)
 {
+	struct flow_shard *s = shard_of_key(t, f->key);
 	uint32_t i = flow_index(t, f);
 
 	epoch_grows(t, i);
 	index_remove(t, hash_key(t, f->key, t->words), i);
-	give_record(t, i);
-	t->count--;
+	give_record(t, s, i);
+	s->count--;
 }

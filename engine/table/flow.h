@@ -3,11 +3,13 @@
 
 #include <assert.h>
 #include <stdalign.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
+#include <rte_byteorder.h>
 #include <rte_common.h>
 #include <rte_prefetch.h>
 
@@ -19,6 +21,10 @@
  * One worker is the only reader and the only writer (shared-nothing), so there are no locks
  * and no atomics. Memory is bounded: it is all taken when the table is made, and a full
  * table refuses new flows and never disturbs old ones.
+ *
+ * A table may be in shards (flow_conf.shards): each has an index, records and ageing of its own, and a key
+ * says by `shard` whose it is. Several workers then have one table, each by a view of its own
+ * (flow_join), and each shard one of them at a time: giving it to another copies nothing.
  *
  * An index of one-cache-line buckets holds, per slot, a 16-bit tag of the hash and the number
  * of the flow; the flow itself (header, key, the NF's state) is one record in an array, so a hit
@@ -36,7 +42,7 @@ struct flow_key4 {
 	uint32_t dst;
 	uint16_t sport, dport;
 	uint8_t proto;
-	uint8_t pad;
+	uint8_t shard; /* 0 in a table without shards */
 	uint16_t zone;
 };
 static_assert(sizeof(struct flow_key4) == 16, "two words");
@@ -46,7 +52,7 @@ struct flow_key6 {
 	uint8_t dst[16];
 	uint16_t sport, dport;
 	uint8_t proto;
-	uint8_t pad;
+	uint8_t shard;
 	uint16_t zone;
 };
 static_assert(sizeof(struct flow_key6) == 40, "five words");
@@ -73,10 +79,23 @@ struct flow_conf {
 	uint32_t state_bytes; /* of the NF, per flow */
 	uint64_t seed;        /* of the hash; 0: random, so that nobody can choose collisions */
 	int socket_id;
+	/*
+	 * By shard: the worker that has it now, `worker` of its view; NULL: no shards. A power of two of
+	 * them, at most FLOW_SHARDS_MAX, each for flow_shard_capacity flows.
+	 */
+	const _Atomic uint8_t *owners;
+	uint32_t shards;
+	uint8_t worker;
 };
+#define FLOW_SHARDS_MAX 256
+
+/* What each shard of so many in all may hold: its part, and what chance may give it beyond that. */
+uint32_t flow_shard_capacity(uint32_t capacity, uint32_t shards);
 
 /* -EINVAL or -ENOMEM with err filled. */
 int flow_create(const struct flow_conf *conf, struct flow_table **out, struct err *err);
+/* Another worker's view of a table in shards: of the same flows. `t` is destroyed after it was last used. */
+int flow_join(const struct flow_table *t, uint8_t worker, struct flow_table **out, struct err *err);
 void flow_destroy(struct flow_table *t);
 
 /*
@@ -118,6 +137,9 @@ static inline void *flow_state6(struct flow *f)
 	return f->key + 5;
 }
 
+/* Which shard it is in; 0 without any. */
+uint32_t flow_shard(const struct flow_table *t, const struct flow *f);
+
 /* A number that names the record while it lives: shorter than a pointer, to link flows. */
 uint32_t flow_index(const struct flow_table *t, const struct flow *f);
 struct flow *flow_at(const struct flow_table *t, uint32_t index);
@@ -138,6 +160,7 @@ struct flow_epochs {
 const struct flow_epochs *flow_epochs(const struct flow_table *t);
 void flow_changed(struct flow_table *t, const struct flow *f);
 
+/* Of a view: in the worker's own shards, as of some hundredths of a second ago. */
 uint32_t flow_count(const struct flow_table *t);
 uint32_t flow_capacity(const struct flow_table *t);
 
@@ -168,7 +191,8 @@ static inline bool flow_expired(const struct flow *f, uint32_t now)
  * that is due, so that a pass over all records takes about a second whatever the interval of ticks
  * is; so a flow lives up to about a second longer than its timeout. `gone` is asked about each
  * expired flow (NULL: nobody is): true, and the flow is deleted; false, and it stays, having been
- * touched. It may delete other flows. Returns the number of flows that expired.
+ * touched. It may delete other flows, of the same shard. Returns the number of flows that expired. Of a
+ * view: in the worker's own shards.
  */
 typedef bool flow_gone_fn(void *arg, struct flow *f);
 unsigned int flow_age(struct flow_table *t, uint32_t now, flow_gone_fn *gone, void *arg);
@@ -178,6 +202,8 @@ struct flow_probe {
 	uint8_t *buckets; /* of FLOW_BUCKET_BYTES */
 	uint64_t bucket_mask;
 	uint64_t seed[3];
+	uint64_t shard_mask; /* bits of a hash that say in which shard; 0: there are none */
+	uint64_t shard_step; /* their lowest */
 };
 #define FLOW_BUCKET_BYTES 64
 
@@ -186,6 +212,16 @@ static inline uint64_t flow_fold_mul(uint64_t a, uint64_t b)
 	unsigned __int128 p = (unsigned __int128)a * b;
 
 	return (uint64_t)p ^ (uint64_t)(p >> 64);
+}
+
+/* Of a key's last word. */
+static inline uint8_t flow_shard_of(uint64_t word)
+{
+#if RTE_BYTE_ORDER == RTE_LITTLE_ENDIAN
+	return (uint8_t)(word >> 40);
+#else
+	return (uint8_t)(word >> 16);
+#endif
 }
 
 /*
@@ -205,7 +241,7 @@ static __rte_always_inline uint64_t flow_hash(const struct flow_probe *p, const 
 		h ^= flow_fold_mul(key[2] ^ p->seed[1], key[3] ^ p->seed[2]);
 		h = flow_fold_mul(h ^ p->seed[0], key[4] ^ p->seed[2]);
 	}
-	return h;
+	return (h & ~p->shard_mask) | flow_shard_of(key[words - 1]) * p->shard_step;
 }
 
 static __rte_always_inline uint64_t flow_hint(const struct flow_table *t, const uint64_t *key,

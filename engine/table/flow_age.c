@@ -11,6 +11,8 @@
 #include "core/dpdk.h"
 
 #define AGE_PASS_MS 900     /* over all records, whatever the TSC's frequency is */
+#define AGE_TURN 4u         /* flow_now units in which the same shards are looked at */
+#define AGE_TURNS 16u
 #define AGE_SCAN_MAX 4096u  /* records per tick: bounds the pause an idle worker's first tick makes */
 
 uint32_t flow_index(const struct flow_table *t, const struct flow *f)
@@ -18,9 +20,14 @@ uint32_t flow_index(const struct flow_table *t, const struct flow *f)
 	return (uint32_t)(((const uint8_t *)f - t->records) / t->stride);
 }
 
+uint32_t flow_shard(const struct flow_table *t, const struct flow *f)
+{
+	return t->owners ? flow_shard_of(f->key[t->words - 1]) : 0;
+}
+
 struct flow *flow_at(const struct flow_table *t, uint32_t index)
 {
-	return index < t->top && record(t, index)->live ? record(t, index) : NULL;
+	return index < flow_capacity(t) && record(t, index)->live ? record(t, index) : NULL;
 }
 
 struct flow *flow_record(const struct flow_table *t, uint32_t index)
@@ -40,12 +47,12 @@ void flow_changed(struct flow_table *t, const struct flow *f)
 
 uint32_t flow_count(const struct flow_table *t)
 {
-	return t->count;
+	return t->owners ? t->counted : t->shard->count;
 }
 
 uint32_t flow_capacity(const struct flow_table *t)
 {
-	return t->capacity;
+	return t->capacity * t->shards;
 }
 
 uint32_t flow_ticks(uint64_t ms)
@@ -55,25 +62,26 @@ uint32_t flow_ticks(uint64_t ms)
 	return (uint32_t)((cycles + (1u << 20) - 1) >> 20);
 }
 
-unsigned int flow_age(struct flow_table *t, uint32_t now, flow_gone_fn *gone, void *arg)
+static unsigned int age_shard(struct flow_table *t, struct flow_shard *s, uint32_t now, uint32_t most,
+			      flow_gone_fn *gone, void *arg)
 {
-	uint32_t elapsed = now - t->aged_at;
-	uint64_t share = (uint64_t)t->top * elapsed;
+	uint32_t elapsed = now - s->aged_at;
+	uint64_t share = (uint64_t)s->top * elapsed;
 	uint64_t due = share / t->pass;
 	unsigned int expired = 0;
 
 	if (!due)
 		return 0;
 	/* What is left of the time is not enough for a record; it counts at the next tick. */
-	t->aged_at = now - (uint32_t)(share % t->pass / t->top);
-	due = RTE_MIN(due, AGE_SCAN_MAX);
-	due = RTE_MIN(due, t->top);
+	s->aged_at = now - (uint32_t)(share % t->pass / s->top);
+	due = RTE_MIN(due, most);
+	due = RTE_MIN(due, s->top);
 	while (due--) {
 		struct flow *f;
 
-		if (t->hand >= t->top)
-			t->hand = 0;
-		f = record(t, t->hand++);
+		if (s->hand >= s->top)
+			s->hand = 0;
+		f = record(t, s->first + s->hand++);
 		if (!f->live || !flow_expired(f, now))
 			continue;
 		if (gone && !gone(arg, f))
@@ -81,6 +89,34 @@ unsigned int flow_age(struct flow_table *t, uint32_t now, flow_gone_fn *gone, vo
 		flow_delete(t, f);
 		expired++;
 	}
+	return expired;
+}
+
+static bool is_own(const struct flow_table *t, unsigned int shard)
+{
+	return atomic_load_explicit(&t->owners[shard], memory_order_acquire) == t->worker;
+}
+
+static void count_own(struct flow_table *t)
+{
+	t->counted = 0;
+	for (unsigned int i = 0; i < t->shards; i++)
+		if (is_own(t, i))
+			t->counted += t->shard[i].count;
+}
+
+unsigned int flow_age(struct flow_table *t, uint32_t now, flow_gone_fn *gone, void *arg)
+{
+	unsigned int turn = now / AGE_TURN % AGE_TURNS, expired = 0;
+
+	if (!t->owners)
+		return age_shard(t, t->shard, now, AGE_SCAN_MAX, gone, arg);
+	/* In turn: a tick that looked at all of them would have to fetch a line of each. */
+	for (unsigned int i = turn; i < t->shards; i += AGE_TURNS)
+		if (is_own(t, i))
+			expired += age_shard(t, &t->shard[i], now, AGE_SCAN_MAX / AGE_TURNS, gone, arg);
+	if (!turn)
+		count_own(t);
 	return expired;
 }
 
@@ -120,24 +156,55 @@ static int set_seed(struct flow_table *t, uint64_t seed)
 	return getrandom(t->probe.seed, sizeof(t->probe.seed), 0) == sizeof(t->probe.seed) ? 0 : -EIO;
 }
 
+uint32_t flow_shard_capacity(uint32_t capacity, uint32_t shards)
+{
+	uint32_t mean = (capacity + shards - 1) / shards, root = 1;
+
+	while ((uint64_t)root * root < mean)
+		root++;
+	return mean + 6 * root + 8;
+}
+
 static void set_sizes(struct flow_table *t, const struct flow_conf *conf)
 {
+	uint64_t buckets, all;
 	uint32_t bytes;
-	/* At most 3/4 of the slots in use: one move then always makes room. */
-	uint64_t buckets = rte_align64pow2((uint64_t)conf->capacity * 4 / (3 * SLOTS) + 2);
 
+	t->owners = conf->owners;
+	t->worker = conf->worker;
+	t->shards = conf->owners ? conf->shards : 1;
+	t->capacity = conf->owners ? flow_shard_capacity(conf->capacity, t->shards) : conf->capacity;
+	/* At most 3/4 of the slots in use: one move then always makes room. */
+	buckets = rte_align64pow2((uint64_t)t->capacity * 4 / (3 * SLOTS) + 2);
+	all = buckets * t->shards;
+	t->moves = buckets - 1;
 	t->words = conf->family == FLOW_IPV4 ? 2 : 5;
 	t->state_bytes = RTE_ALIGN_CEIL(conf->state_bytes, 8u);
 	bytes = sizeof(struct flow) + t->words * sizeof(uint64_t) + t->state_bytes;
 	/* A record must not straddle lines needlessly: 32 or a multiple of 64 bytes. */
 	t->stride = bytes <= 32 ? 32 : RTE_ALIGN_CEIL(bytes, 64u);
-	t->capacity = conf->capacity;
-	t->probe.bucket_mask = buckets - 1;
-	t->buckets_bytes = buckets * sizeof(struct bucket);
-	t->records_bytes = (size_t)conf->capacity * t->stride;
-	t->epochs_bytes = sizeof(*t->epochs) + (size_t)conf->capacity * sizeof(t->epochs->of[0]);
-	t->free = NO_FLOW;
+	t->probe.bucket_mask = all - 1;
+	t->probe.shard_mask = all - buckets;
+	t->probe.shard_step = conf->owners ? buckets : 0;
+	t->buckets_bytes = all * sizeof(struct bucket);
+	t->records_bytes = (size_t)flow_capacity(t) * t->stride;
+	t->epochs_bytes = sizeof(*t->epochs) + (size_t)flow_capacity(t) * sizeof(t->epochs->of[0]);
 	t->pass = RTE_MAX(flow_ticks(AGE_PASS_MS), 1u);
+}
+
+static bool make_shards(struct flow_table *t)
+{
+	size_t bytes = t->shards * sizeof(*t->shard);
+
+	t->shard = aligned_alloc(alignof(struct flow_shard), bytes);
+	if (!t->shard)
+		return false;
+	memset(t->shard, 0, bytes);
+	for (unsigned int i = 0; i < t->shards; i++) {
+		t->shard[i].first = i * t->capacity;
+		t->shard[i].free = NO_FLOW;
+	}
+	return true;
 }
 
 int flow_create(const struct flow_conf *conf, struct flow_table **out, struct err *err)
@@ -154,7 +221,7 @@ int flow_create(const struct flow_conf *conf, struct flow_table **out, struct er
 	t->probe.buckets = reserve(t->buckets_bytes);
 	t->records = reserve(t->records_bytes);
 	t->epochs = reserve(t->epochs_bytes);
-	if (!t->probe.buckets || !t->records || !t->epochs || set_seed(t, conf->seed)) {
+	if (!t->probe.buckets || !t->records || !t->epochs || !make_shards(t) || set_seed(t, conf->seed)) {
 		flow_destroy(t);
 		return err_set(err, ENOMEM, "", "no memory for a table of %u flows", conf->capacity);
 	}
@@ -162,15 +229,30 @@ int flow_create(const struct flow_conf *conf, struct flow_table **out, struct er
 	return 0;
 }
 
+int flow_join(const struct flow_table *t, uint8_t worker, struct flow_table **out, struct err *err)
+{
+	struct flow_table *view = malloc(sizeof(*view));
+
+	if (!view)
+		return err_set(err, ENOMEM, "", "out of memory");
+	*view = *t;
+	view->worker = worker;
+	view->joined = true;
+	view->counted = 0;
+	*out = view;
+	return 0;
+}
+
 void flow_destroy(struct flow_table *t)
 {
-	if (!t)
-		return;
-	if (t->probe.buckets)
-		munmap(t->probe.buckets, t->buckets_bytes);
-	if (t->records)
-		munmap(t->records, t->records_bytes);
-	if (t->epochs)
-		munmap(t->epochs, t->epochs_bytes);
+	if (t && !t->joined) {
+		if (t->probe.buckets)
+			munmap(t->probe.buckets, t->buckets_bytes);
+		if (t->records)
+			munmap(t->records, t->records_bytes);
+		if (t->epochs)
+			munmap(t->epochs, t->epochs_bytes);
+		free(t->shard);
+	}
 	free(t);
 }

@@ -16,22 +16,39 @@ struct bucket {
 };
 static_assert(sizeof(struct bucket) == 64, "one cache line");
 
+/* What changes when flows come and go; a line of its own, as another worker may have the next one. */
+struct flow_shard {
+	alignas(RTE_CACHE_LINE_SIZE) uint32_t count;
+	uint32_t first; /* record; `capacity` of them */
+	uint32_t top;   /* records at and above it were never used */
+	uint32_t free;  /* head of the list of freed records, linked through key[0] */
+	uint32_t hand;  /* where ageing goes on */
+	uint32_t aged_at;
+};
+
 struct flow_table {
 	struct flow_probe probe; /* first: flow.h looks into it */
 	uint8_t *records;
 	struct flow_epochs *epochs;
+	struct flow_shard *shard;
+	uint64_t moves; /* bits of a bucket's number that a key's two buckets may differ in */
 	uint32_t stride; /* bytes per record */
 	uint32_t words;  /* of the key */
 	uint32_t state_bytes;
-	uint32_t capacity;
-	uint32_t count;
-	uint32_t top;  /* records at and above it were never used */
-	uint32_t free; /* head of the list of freed records, linked through key[0] */
-	uint32_t hand; /* where ageing goes on */
-	uint32_t pass; /* flow_now units that it takes for all records */
-	uint32_t aged_at;
+	uint32_t capacity; /* of a shard */
+	uint32_t shards;
+	uint32_t pass; /* flow_now units that ageing takes for all records */
 	size_t buckets_bytes, records_bytes, epochs_bytes;
+	const _Atomic uint8_t *owners; /* NULL: all of it is one worker's */
+	uint8_t worker;
+	bool joined; /* a view: the rest is another's */
+	uint32_t counted; /* flow_count's answer, of a table with owners */
 };
+
+static inline struct flow_shard *shard_of_key(const struct flow_table *t, const uint64_t *key)
+{
+	return &t->shard[t->owners ? flow_shard_of(key[t->words - 1]) : 0];
+}
 
 static inline struct flow *record(const struct flow_table *t, uint32_t i)
 {

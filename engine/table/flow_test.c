@@ -203,7 +203,7 @@ static void test_million_aged(void **state)
 			assert_non_null(f);
 			flow_touch(f, now, i % 2 ? 100 : 10000);
 		}
-		top = t->top;
+		top = t->shard->top;
 		for (unsigned int i = 0; i < 4096; i++)
 			flow_age(t, now += 2, count_gone, &gone);
 		assert_int_equal(gone, million / 2);
@@ -212,7 +212,7 @@ static void test_million_aged(void **state)
 			flow_age(t, now += 2, count_gone, &gone);
 		assert_int_equal(gone, million);
 		assert_int_equal(flow_count(t), 0);
-		assert_int_equal(t->top, top);
+		assert_int_equal(t->shard->top, top);
 		for (uint64_t b = 0; b <= t->probe.bucket_mask; b++) {
 			assert_int_equal(bucket_at(t, b)->moved, 0);
 			for (unsigned int i = 0; i < SLOTS; i++)

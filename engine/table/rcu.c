@@ -48,6 +48,14 @@ void rcu_offline(const struct rcu *r, unsigned int reader)
 	rte_rcu_qsbr_thread_unregister(r->readers, reader);
 }
 
+void rcu_rest(const struct rcu *r, unsigned int reader, bool rests)
+{
+	if (rests)
+		rte_rcu_qsbr_thread_offline(r->readers, reader);
+	else
+		rte_rcu_qsbr_thread_online(r->readers, reader);
+}
+
 uint64_t rcu_mark(const struct rcu *r)
 {
 	return rte_rcu_qsbr_start(r->readers);

@@ -33,6 +33,8 @@ void rcu_fini(struct rcu *r);
 /* Control thread. */
 void rcu_online(const struct rcu *r, unsigned int reader); /* from worker_init */
 void rcu_offline(const struct rcu *r, unsigned int reader);
+/* It reads nothing for a while, and nobody waits for it; or it does again. */
+void rcu_rest(const struct rcu *r, unsigned int reader, bool rests);
 /* What is unlinked is kept in `old`, which lies in it, until no reader can have it. */
 void rcu_retire(struct rcu *r, struct rcu_old *old, void (*release)(struct rcu_old *old));
 void rcu_reclaim(struct rcu *r);

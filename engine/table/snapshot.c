@@ -43,6 +43,11 @@ void snapshot_offline(struct snapshot *s, unsigned int reader)
 	rcu_offline(&s->rcu, reader);
 }
 
+void snapshot_rest(struct snapshot *s, unsigned int reader, bool rests)
+{
+	rcu_rest(&s->rcu, reader, rests);
+}
+
 static void replaced_release(struct rcu_old *old)
 {
 	struct replaced *r = container_of(old, struct replaced, old);

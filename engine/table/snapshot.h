@@ -26,6 +26,7 @@ void snapshot_fini(struct snapshot *s);
 /* Control thread. */
 void snapshot_online(struct snapshot *s, unsigned int reader); /* from worker_init */
 void snapshot_offline(struct snapshot *s, unsigned int reader);
+void snapshot_rest(struct snapshot *s, unsigned int reader, bool rests); /* as rcu_rest */
 int snapshot_publish(struct snapshot *s, void *next, struct err *err); /* on error `next` is freed */
 void snapshot_reclaim(struct snapshot *s);
 

@@ -183,6 +183,7 @@ static const struct {
 	{"set", cmd_set},	{"read", cmd_read},   {"flows", cmd_flows},
 	{"update", cmd_update}, {"plan", cmd_plan},   {"locate", cmd_locate},
 	{"prometheus", cmd_prometheus}, {"slices", cmd_slices},
+	{"move", elastic_cmd_move}, {"buckets", elastic_cmd_buckets},
 };
 
 int command_run(struct engine *e, const json_t *req, json_t **reply, bool *quit, struct err *err)

@@ -40,6 +40,13 @@ void trial_stop(struct engine *e);
 /* So many packets of each sender through a plan of rings, in this thread; EAL must be up. */
 int dry_run(struct plan *plan, uint64_t packets, json_t **reading, struct err *err);
 
+/* Buckets of an elastic segment to one of its replicas; whose they are, and how many packets each had. */
+int elastic_cmd_move(struct engine *e, const json_t *req, json_t **reply, struct err *err);
+int elastic_cmd_buckets(struct engine *e, const json_t *req, json_t **reply, struct err *err);
+/* In what `read` says of a replica, and of a writer's output. */
+json_t *elastic_json(const struct elastic *elastic, unsigned int replica, bool rests);
+json_t *elastic_way_json(const struct elastic_way *way);
+
 /* All counters, as docs/design/contracts.md has them. */
 json_t *stats_read(struct engine *e);
 json_t *stats_segment(struct engine *e, unsigned int segment);

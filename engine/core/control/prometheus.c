@@ -108,7 +108,7 @@ char *stats_prometheus(struct engine *e)
 		return NULL;
 	worker_samples(f, e);
 	for (unsigned int s = 0; s < e->plan->n_segments; s++)
-		for (unsigned int i = 0; i < e->plan->segments[s].n_cpus; i++)
+		for (unsigned int i = 0; i < e->plan->segments[s].n_replicas; i++)
 			replica_samples(f, e, e->replicas[s][i]);
 	for (unsigned int i = 0; i < e->n_links; i++)
 		link_samples(f, e, i);

@@ -63,7 +63,7 @@ json_t *stats_slices(struct engine *e, uint64_t since, uint64_t until, unsigned 
 	for (unsigned int s = 0; s < e->plan->n_segments; s++) {
 		json_t *list = json_array();
 
-		for (unsigned int i = 0; i < e->plan->segments[s].n_cpus; i++)
+		for (unsigned int i = 0; i < e->plan->segments[s].n_replicas; i++)
 			json_array_append_new(list, of_replica(e->replicas[s][i], since, until,
 							       room, most));
 		json_object_set_new(segments, e->plan->segments[s].name, list);

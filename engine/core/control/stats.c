@@ -132,6 +132,8 @@ static json_t *replica_json(struct engine *e, const struct replica *r)
 					(json_int_t)l->full);
 
 		ends_put(one, "ended", &l->full_ends);
+		if (l->way)
+			json_object_set_new(one, "waiting", elastic_way_json(l->way));
 		json_object_set_new(out, e->links[l->link].name, one);
 	}
 	for (unsigned int i = 0; i < r->n_nodes; i++)
@@ -154,6 +156,8 @@ static json_t *replica_json(struct engine *e, const struct replica *r)
 	json_object_set_new(o, "inputs", in);
 	json_object_set_new(o, "outputs", out);
 	json_object_set_new(o, "nfs", nfs);
+	if (r->elastic)
+		json_object_set_new(o, "elastic", elastic_json(r->elastic, r->index, r->rests));
 	if (r->fast)
 		json_object_set_new(o, "fastpath", fastpath_json(r->fast));
 	if (r->parallel)
@@ -167,7 +171,7 @@ json_t *stats_segment(struct engine *e, unsigned int segment)
 {
 	json_t *list = json_array();
 
-	for (unsigned int i = 0; i < e->plan->segments[segment].n_cpus; i++)
+	for (unsigned int i = 0; i < e->plan->segments[segment].n_replicas; i++)
 		json_array_append_new(list, replica_json(e, e->replicas[segment][i]));
 	return list;
 }
@@ -178,7 +182,7 @@ static uint64_t link_full(struct engine *e, unsigned int link)
 	uint64_t full = 0;
 
 	for (unsigned int s = 0; s < e->plan->n_segments; s++)
-		for (unsigned int i = 0; i < e->plan->segments[s].n_cpus; i++) {
+		for (unsigned int i = 0; i < e->plan->segments[s].n_replicas; i++) {
 			const struct replica *r = e->replicas[s][i];
 
 			for (unsigned int o = 0; o < r->n_outlets; o++)

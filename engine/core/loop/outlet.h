@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/mbuf_util.h"
+#include "core/pkt.h"
 #include "segment.h"
 
 /* Packets on their way out of a function, and out of the replica. */
@@ -42,6 +43,8 @@ static inline void flush_outlets(struct replica *r)
 		for (uint16_t d = 0; d < o->n_dests; d++)
 			if (o->queues[d].n)
 				flush_queue(r, o, d);
+		if (unlikely(o->way != NULL) && o->wait && elastic_is_full(o->way, OUT_MAX))
+			r->pending++;
 	}
 }
 
@@ -60,6 +63,10 @@ static inline void push(struct replica *r, struct target t, struct rte_mbuf **pk
 	if (t.kind == TO_LINK) {
 		struct outlet *o = &r->outlets[t.index];
 
+		/* A bucket is its segment's: elsewhere it says nothing. */
+		if (unlikely(r->elastic != NULL))
+			for (uint16_t i = 0; i < n; i++)
+				pkt_set_bucket(pkts[i], 0);
 		if (unlikely(o->n_dests > 1)) {
 			steer_burst(o, pkts, n);
 			return;

@@ -270,6 +270,8 @@ void replica_poll(struct replica *r)
 {
 	uint32_t n;
 
+	if (unlikely(r->steers))
+		elastic_adopt(r);
 	if (unlikely(r->pending)) {
 		flush_outlets(r);
 		if (r->pending) {
@@ -278,6 +280,8 @@ void replica_poll(struct replica *r)
 			return;
 		}
 	}
+	if (unlikely(r->elastic != NULL))
+		atomic_store_explicit(&r->turns, r->turns + 1, memory_order_release);
 	if (unlikely(!r->until_timed)) {
 		poll_timed(r);
 		return;

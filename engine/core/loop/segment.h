@@ -9,6 +9,7 @@
 #include "core/ends.h"
 #include "core/fastpath/fastpath.h"
 #include "core/link.h"
+#include "elastic.h"
 #include "located.h"
 #include "core/nf.h"
 #include "pace.h"
@@ -44,6 +45,7 @@ struct outlet {
 	bool wait;                /* keep what the link does not take, rather than drop it */
 	enum steer steer;
 	struct even_table *even;
+	struct elastic_way *way; /* NULL: its readers are no elastic segment */
 	uint64_t packets, full;
 	struct ends full_ends; /* whose packets `full` were */
 	struct link_txq q;
@@ -107,6 +109,10 @@ struct replica {
 	bool has_tick;
 	bool has_poll;
 	struct fastpath *fast; /* NULL: off */
+	bool steers;             /* some of its outlets have a way */
+	bool rests;              /* of an elastic segment: no worker has it */
+	struct elastic *elastic; /* NULL: its segment is none */
+	_Atomic uint64_t turns;  /* begun with nothing left of those before; of an elastic segment */
 	struct parallel *parallel; /* NULL: all functions one after the other */
 	struct parallel_side *side; /* this is no replica of its own, but another's function beside */
 	uint32_t until_timed; /* polls with packets before the next one that is timed */

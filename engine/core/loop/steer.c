@@ -59,6 +59,10 @@ unsigned int even_table_assign(struct even_table *t, uint32_t hash)
 
 void steer_burst(struct outlet *o, struct rte_mbuf **pkts, uint16_t n)
 {
+	if (o->way) {
+		elastic_steer(o, pkts, n);
+		return;
+	}
 	for (uint16_t i = 0; i < n; i++) {
 		uint32_t hash = pkt_flow_hash(pkts[i]);
 		uint16_t dest = o->steer == STEER_EVEN ? even_table_assign(o->even, hash)

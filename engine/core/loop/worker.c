@@ -68,7 +68,7 @@ static void waiter_fini(struct waiter *w)
 /* Whether packets are held for an output or by a function, whose time may come at any moment. */
 static bool must_poll(const struct replica *r)
 {
-	if (r->pending)
+	if (r->pending || (r->steers && elastic_waits(r)))
 		return true;
 	for (unsigned int i = 0; r->has_poll && i < r->n_nodes; i++)
 		if (r->nodes[i].stats.held > 0)

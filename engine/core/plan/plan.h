@@ -17,6 +17,9 @@
  */
 
 #define PLAN_CLASSES_MAX 8
+#define PLAN_CPU_MAX 1023
+#define ELASTIC_REPLICAS_MAX 64
+#define ELASTIC_INPUTS_MAX 16 /* links that an elastic segment reads */
 
 /* Timed loads of fewer cycles than this, and not of the class before; the last takes the rest. */
 struct plan_class {
@@ -51,6 +54,7 @@ struct plan_engine {
 	uint64_t mbuf_data_bytes;
 	uint64_t packets_node; /* POOL_ANY_NODE: wherever the kernel gives them */
 	struct param_list pci; /* char * */
+	struct param_list spare_cpus; /* uint64_t */
 	struct plan_locate locate;
 	struct plan_wait wait;
 };
@@ -105,6 +109,8 @@ struct plan_segment {
 	const char *name;
 	unsigned int *cpus; /* the replicas', then those of functions beside: function by function */
 	unsigned int n_cpus, n_all_cpus;
+	unsigned int elastic;    /* replicas that there may be; 0: always as many as CPUs */
+	unsigned int n_replicas; /* that are made: `elastic`, or n_cpus */
 	unsigned int burst;
 	unsigned int fastpath; /* flows; 0: off */
 	struct plan_parallel parallel;

@@ -7,7 +7,6 @@
 
 #include "plan_priv.h"
 
-#define CPU_MAX 1023
 #define NODES_MAX 256
 #define PORT_MAX (NF_EDGES_MAX - 1)
 #define PORT_NONE (PORT_MAX + 1)
@@ -27,6 +26,7 @@ struct segment_conf {
 	struct param_list cpus;
 	uint64_t burst;
 	uint64_t fastpath;
+	uint64_t elastic;
 	uint32_t steer;
 	struct param_list inputs;
 	struct parallel_conf parallel;
@@ -53,7 +53,7 @@ static const struct param parallel_params[] = {
 	{.name = "nodes", .type = PARAM_STRING, .list = true,
 	 .offset = offsetof(struct parallel_conf, nodes),
 	 .doc = "functions of this segment that follow each other, in the chain's order"},
-	{.name = "cpus", .type = PARAM_UINT, .list = true, .max = CPU_MAX,
+	{.name = "cpus", .type = PARAM_UINT, .list = true, .max = PLAN_CPU_MAX,
 	 .offset = offsetof(struct parallel_conf, cpus),
 	 .doc = "for each function but the first, which is the replica's own, a CPU for each replica"},
 	{0},
@@ -62,7 +62,7 @@ static const struct param parallel_params[] = {
 const struct param plan_segment_params[] = {
 	{.name = "name", .type = PARAM_STRING, .required = true,
 	 .offset = offsetof(struct segment_conf, name), .doc = "name of the segment"},
-	{.name = "cpus", .type = PARAM_UINT, .list = true, .required = true, .max = CPU_MAX,
+	{.name = "cpus", .type = PARAM_UINT, .list = true, .required = true, .max = PLAN_CPU_MAX,
 	 .offset = offsetof(struct segment_conf, cpus), .doc = "one replica on each of these CPUs"},
 	{.name = "burst", .type = PARAM_UINT, .min = 1, .max = BURST_MAX, .def = "32",
 	 .offset = offsetof(struct segment_conf, burst), .unit = "packets",
@@ -71,6 +71,11 @@ const struct param plan_segment_params[] = {
 	 .offset = offsetof(struct segment_conf, fastpath), .unit = "flows",
 	 .doc = "size of each replica's cache of flows whose way through neighbouring functions is known, "
 		"64 bytes and 48 a flow, made a power of two; 0: every packet goes through every function"},
+	{.name = "elastic", .type = PARAM_UINT, .max = ELASTIC_REPLICAS_MAX, .def = "0",
+	 .offset = offsetof(struct segment_conf, elastic), .unit = "replicas",
+	 .doc = "most replicas that it may have: then a plan that a running engine takes may have more or "
+		"fewer CPUs than before, and flows go to others with what is kept of them; 0: as many as it "
+		"begins with"},
 	{.name = "steer", .type = PARAM_ENUM, .choices = steer_names, .def = "\"hash\"",
 	 .offset = offsetof(struct segment_conf, steer),
 	 .doc = "how flows are spread over the replicas: by symmetric hash, or each new one to the "
@@ -306,7 +311,8 @@ static int parse_cpus(struct plan_segment *s, const struct segment_conf *c, cons
 
 	if (!c->cpus.count)
 		return err_set(err, EINVAL, path, "\"cpus\" is empty: a segment needs at least one CPU");
-	s->cpus = calloc(c->cpus.count, sizeof(*s->cpus));
+	s->n_replicas = RTE_MAX((unsigned int)c->cpus.count, s->elastic);
+	s->cpus = calloc(s->n_replicas, sizeof(*s->cpus));
 	if (!s->cpus)
 		return err_set(err, ENOMEM, path, "out of memory");
 	s->n_cpus = s->n_all_cpus = c->cpus.count;
@@ -357,6 +363,7 @@ int plan_parse_segment(struct plan *p, unsigned int si, json_t *obj, struct err 
 	s->name = json_string_value(json_object_get(obj, "name"));
 	s->burst = conf.burst;
 	s->fastpath = conf.fastpath;
+	s->elastic = conf.elastic;
 	s->steer = conf.steer;
 	rc = plan_check_name(s->name, path, err);
 	if (!rc)
@@ -367,6 +374,8 @@ int plan_parse_segment(struct plan *p, unsigned int si, json_t *obj, struct err 
 		rc = parse_inputs(p, s, &conf, path, err);
 	if (!rc)
 		rc = plan_parse_parallel(p, s, &conf.parallel.nodes, &conf.parallel.cpus, path, err);
+	if (!rc && s->elastic)
+		rc = plan_check_elastic(p, s, path, err);
 	param_free(plan_segment_params, &conf);
 	return rc;
 }

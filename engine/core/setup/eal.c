@@ -39,20 +39,27 @@ __attribute__((format(printf, 2, 3))) static void add(struct args *a, const char
 		a->v[a->n++] = strdup(buf);
 }
 
-/* The distinct CPUs of a plan, in order of appearance: lcore i + 1 runs on the i-th. */
+static unsigned int add_cpu(unsigned int *cpus, unsigned int n, unsigned int cpu)
+{
+	for (unsigned int i = 0; i < n; i++)
+		if (cpus[i] == cpu)
+			return n;
+	if (n < CPUS_MAX)
+		cpus[n++] = cpu;
+	return n;
+}
+
+/* The distinct CPUs of a plan, in order of appearance, spare ones last: lcore i + 1 runs on the i-th. */
 static unsigned int plan_cpus(const struct plan *p, unsigned int *cpus)
 {
+	const uint64_t *spare = p->engine.spare_cpus.items;
 	unsigned int n = 0;
 
 	for (unsigned int s = 0; s < p->n_segments; s++)
-		for (unsigned int i = 0; i < p->segments[s].n_all_cpus; i++) {
-			unsigned int j = 0;
-
-			while (j < n && cpus[j] != p->segments[s].cpus[i])
-				j++;
-			if (j == n && n < CPUS_MAX)
-				cpus[n++] = p->segments[s].cpus[i];
-		}
+		for (unsigned int i = 0; i < p->segments[s].n_all_cpus; i++)
+			n = add_cpu(cpus, n, p->segments[s].cpus[i]);
+	for (size_t i = 0; i < p->engine.spare_cpus.count; i++)
+		n = add_cpu(cpus, n, (unsigned int)spare[i]);
 	return n;
 }
 
@@ -100,6 +107,14 @@ static int check_cpus(const struct plan *p, cpu_set_t *set, struct err *err)
 			return err_set(err, EINVAL, path,
 				       "CPU %u is not available; this process may use %s", cpu, have);
 		}
+	for (size_t i = 0; i < p->engine.spare_cpus.count; i++) {
+		uint64_t cpu = ((const uint64_t *)p->engine.spare_cpus.items)[i];
+
+		if (!CPU_ISSET(cpu, set))
+			return err_set(err, EINVAL, "engine.spare_cpus",
+				       "CPU %lu is not available; this process may use %s",
+				       (unsigned long)cpu, have);
+	}
 	return 0;
 }
 

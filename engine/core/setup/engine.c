@@ -39,11 +39,30 @@ static void count_queues(const struct plan *p, unsigned int li, struct link *l)
 		for (unsigned int j = 0; j < s->n_inputs; j++)
 			if (s->inputs[j].link == li) {
 				l->reader = i;
-				l->n_rxq = s->n_cpus;
+				l->n_rxq = s->n_replicas;
 			}
 		if (segment_writes(s, li))
-			l->n_txq += s->n_cpus;
+			l->n_txq += s->n_replicas;
 	}
+}
+
+static int make_elastic(struct engine *e, struct err *err)
+{
+	const struct plan *p = e->plan;
+
+	e->elastic = calloc(p->n_segments, sizeof(*e->elastic));
+	if (!e->elastic)
+		return err_set(err, ENOMEM, "segments", "out of memory");
+	for (unsigned int i = 0; i < p->n_segments; i++) {
+		const struct plan_segment *s = &p->segments[i];
+
+		if (!s->elastic)
+			continue;
+		e->elastic[i] = elastic_create(s->n_replicas, s->n_cpus);
+		if (!e->elastic[i])
+			return err_set(err, ENOMEM, s->name, "out of memory");
+	}
+	return 0;
 }
 
 /* An error of a link or NF names a parameter or a file; say whose. */
@@ -112,7 +131,9 @@ static int init_nfs(struct engine *e, struct err *err)
 		nf->ops = p->nfs[i].ops;
 		snprintf(nf->name, sizeof(nf->name), "%s", p->nfs[i].name);
 		nf->conf = p->nfs[i].conf;
-		nf->workers = p->nfs[i].segment < 0 ? 0 : p->segments[p->nfs[i].segment].n_cpus;
+		nf->workers = p->nfs[i].segment < 0 ? 0 : p->segments[p->nfs[i].segment].n_replicas;
+		if (e->elastic && p->nfs[i].segment >= 0 && e->elastic[p->nfs[i].segment])
+			nf->owners = e->elastic[p->nfs[i].segment]->owners;
 		nf->socket_id = rte_socket_id();
 		nf->checking = e->checking;
 		err->path[0] = '\0';
@@ -141,10 +162,10 @@ static int make_replicas(struct engine *e, struct err *err)
 			return err_set(err, ENOMEM, p->segments[i].name, "out of memory");
 	}
 	for (unsigned int i = 0; i < p->n_segments; i++) {
-		e->replicas[i] = calloc(p->segments[i].n_cpus, sizeof(*e->replicas[i]));
+		e->replicas[i] = calloc(p->segments[i].n_replicas, sizeof(*e->replicas[i]));
 		if (!e->replicas[i])
 			return err_set(err, ENOMEM, p->segments[i].name, "out of memory");
-		for (unsigned int j = 0; j < p->segments[i].n_cpus; j++) {
+		for (unsigned int j = 0; j < p->segments[i].n_replicas; j++) {
 			err->path[0] = '\0';
 			rc = replica_create(e, i, j, &e->replicas[i][j], err);
 			if (rc)
@@ -154,7 +175,8 @@ static int make_replicas(struct engine *e, struct err *err)
 	return 0;
 }
 
-static struct worker *worker_of(struct engine *e, unsigned int cpu)
+/* NULL: out of memory. With room for `total` replicas, as many as there are. */
+static struct worker *worker_of(struct engine *e, unsigned int cpu, unsigned int total)
 {
 	struct worker *w;
 
@@ -165,32 +187,37 @@ static struct worker *worker_of(struct engine *e, unsigned int cpu)
 	w->cpu = cpu;
 	w->lcore = cpu_to_lcore(e->plan, cpu);
 	w->wait = &e->plan->engine.wait;
-	return w;
+	w->replicas = calloc(total, sizeof(*w->replicas));
+	return w->replicas ? w : NULL;
 }
 
 static bool give_worker(struct engine *e, struct replica *r, unsigned int total)
 {
-	struct worker *w = worker_of(e, r->cpu);
+	struct worker *w = worker_of(e, r->cpu, total);
 
-	if (!w->replicas)
-		w->replicas = calloc(total, sizeof(*w->replicas));
-	if (w->replicas)
-		w->replicas[w->n_replicas++] = r;
+	if (!w)
+		return false;
+	w->replicas[w->n_replicas++] = r;
 	r->clock = &w->clock;
 	r->slicer = &w->slicer;
-	return w->replicas;
+	return true;
 }
 
 static int make_workers(struct engine *e, struct err *err)
 {
 	const struct plan *p = e->plan;
+	const struct param_list *spare = &p->engine.spare_cpus;
 	unsigned int total = 0;
 
 	for (unsigned int i = 0; i < p->n_segments; i++)
-		total += p->segments[i].n_all_cpus;
-	e->workers = rte_zmalloc("workers", total * sizeof(*e->workers), 2 * RTE_CACHE_LINE_SIZE);
+		total += RTE_MAX(p->segments[i].n_all_cpus, p->segments[i].n_replicas);
+	e->workers = rte_zmalloc("workers", (total + spare->count) * sizeof(*e->workers),
+				 2 * RTE_CACHE_LINE_SIZE);
 	if (!e->workers)
 		return err_set(err, ENOMEM, "segments", "out of memory");
+	for (unsigned int i = 0; i < p->n_segments; i++)
+		for (unsigned int j = p->segments[i].n_cpus; j < p->segments[i].n_replicas; j++)
+			replica_rest(e->replicas[i][j], true);
 	for (unsigned int i = 0; i < p->n_segments; i++)
 		for (unsigned int j = 0; j < p->segments[i].n_cpus; j++) {
 			struct replica *r = e->replicas[i][j];
@@ -201,6 +228,9 @@ static int make_workers(struct engine *e, struct err *err)
 			if (!ok)
 				return err_set(err, ENOMEM, "segments", "out of memory");
 		}
+	for (size_t i = 0; i < spare->count; i++)
+		if (!worker_of(e, (unsigned int)((const uint64_t *)spare->items)[i], total))
+			return err_set(err, ENOMEM, "engine.spare_cpus", "out of memory");
 	return 0;
 }
 
@@ -236,7 +266,7 @@ static int make_pool(struct engine *e, struct err *err)
 int engine_make(struct engine *e, struct plan *plan, struct err *err)
 {
 	static int (*const steps[])(struct engine *, struct err *) = {
-		check_waits, make_pool, init_links, init_nfs, make_replicas, make_workers,
+		check_waits, make_pool, make_elastic, init_links, init_nfs, make_replicas, make_workers,
 	};
 	int rc = 0;
 
@@ -304,12 +334,15 @@ void engine_stop(struct engine *e)
 
 	stop_workers(e);
 	for (unsigned int i = 0; e->replicas && i < p->n_segments; i++) {
-		for (unsigned int j = 0; e->replicas[i] && j < p->segments[i].n_cpus; j++)
+		/* The first one last: in an elastic segment the others have what is its own. */
+		for (unsigned int j = p->segments[i].n_replicas; e->replicas[i] && j-- > 0;)
 			replica_destroy(e->replicas[i][j]);
 		free(e->replicas[i]);
 	}
 	for (unsigned int i = 0; e->even && i < p->n_segments; i++)
 		even_table_free(e->even[i]);
+	for (unsigned int i = 0; e->elastic && i < p->n_segments; i++)
+		elastic_free(e->elastic[i]);
 	for (unsigned int i = 0; i < e->n_nfs; i++)
 		if (e->nfs[i].ops && e->nfs[i].ops->fini)
 			e->nfs[i].ops->fini(&e->nfs[i]);
@@ -319,6 +352,7 @@ void engine_stop(struct engine *e)
 	rte_mempool_free(e->pool);
 	free(e->replicas);
 	free(e->even);
+	free(e->elastic);
 	free(e->nfs);
 	free(e->links);
 	memset(e, 0, sizeof(*e));

@@ -21,6 +21,9 @@ struct engine {
 	struct nf *nfs;              /* as plan->nfs */
 	unsigned int n_nfs;          /* initialised so far */
 	struct even_table **even;    /* per segment, when it steers evenly */
+	struct elastic **elastic;    /* per segment, when it is */
+	/* What the control thread does while it waits for lcores; NULL: nothing. For tests without lcores. */
+	void (*idle)(struct engine *e);
 	struct replica ***replicas;  /* [segment][replica] */
 	struct worker *workers;
 	unsigned int n_workers;
@@ -42,6 +45,9 @@ uint64_t engine_keeps(const struct engine *e);
 int engine_launch(struct engine *e, struct err *err);
 /* A new version of the plan, while it runs (replan.c). */
 int engine_replan(struct engine *e, json_t *plan, json_t **reply, struct err *err);
+
+/* A replica of an elastic segment has no lcore from now on, or has one again; while it does not run. */
+void replica_rest(struct replica *r, bool rests);
 
 /* EAL must be up. Makes every function and sender, from its files, as a start would; no more. */
 int engine_check(struct plan *plan, struct err *err);

@@ -7,6 +7,7 @@
  * in replicas' output queues or with functions, all of which stay as they are. Then each begins
  * again with the replicas that are its own now.
  */
+#include "elastic_move.h"
 #include "engine.h"
 
 #include <errno.h>
@@ -84,10 +85,10 @@ static int known_cpus(struct engine *e, const struct plan *next, struct err *err
 		char path[32], have[128] = "";
 
 		snprintf(path, sizeof(path), "plan.segments[%u]", i);
-		if (s->n_cpus != was->n_cpus)
+		if (s->n_cpus != was->n_cpus && !was->elastic)
 			return err_set(err, ENOTSUP, path,
 				       "%u replicas; allowed: as many as there are, %u: each has flows of "
-				       "its own", s->n_cpus, was->n_cpus);
+				       "its own, as the segment is not `elastic`", s->n_cpus, was->n_cpus);
 		for (unsigned int j = 0; j < s->n_all_cpus; j++) {
 			if (worker_on(e, s->cpus[j]))
 				continue;
@@ -131,10 +132,22 @@ static void pause_workers(struct engine *e)
 	}
 }
 
+static void assign_rest(struct engine *e, unsigned int i, const struct plan_segment *s)
+{
+	struct plan_segment *own = &e->plan->segments[i];
+
+	own->n_cpus = s->n_cpus;
+	own->n_all_cpus = s->n_all_cpus;
+	for (unsigned int j = 0; j < own->n_replicas && own->elastic; j++)
+		replica_rest(e->replicas[i][j], j >= s->n_cpus);
+}
+
 static void assign(struct engine *e, const struct plan *next)
 {
 	for (unsigned int i = 0; i < e->n_workers; i++)
 		e->workers[i].n_replicas = 0;
+	for (unsigned int i = 0; i < next->n_segments; i++)
+		assign_rest(e, i, &next->segments[i]);
 	for (unsigned int i = 0; i < next->n_segments; i++)
 		for (unsigned int j = 0; j < next->segments[i].n_all_cpus; j++) {
 			struct replica *r = replica_at(e, i, j);
@@ -148,18 +161,48 @@ static void assign(struct engine *e, const struct plan *next)
 		}
 }
 
-int engine_replan(struct engine *e, json_t *json, json_t **reply, struct err *err)
+/* Elastic segments' buckets to so many replicas as will run, of those that do so now. */
+static int spread(struct engine *e, const struct plan *next, bool fewer, json_t *moves, struct err *err)
 {
-	struct plan *next = NULL;
-	uint64_t began;
-	int rc;
+	for (unsigned int i = 0; i < next->n_segments; i++) {
+		unsigned int n = next->segments[i].n_cpus, was = e->plan->segments[i].n_cpus;
+		struct elastic_moved moved;
+		uint8_t to[PKT_BUCKETS];
+		int rc;
 
-	rc = plan_parse(json, &next, err);
+		/* Before the pause, those that will rest lose theirs; after it, new ones are given some. */
+		if (!e->elastic[i] || (fewer && n >= was))
+			continue;
+		elastic_spread(e->elastic[i], n, to);
+		rc = elastic_move(e, i, to, &moved, err);
+		if (rc)
+			return rc;
+		if (moved.buckets)
+			json_array_append_new(moves, elastic_moved_json(next->segments[i].name, &moved));
+	}
+	return 0;
+}
+
+static int check_next(struct engine *e, json_t *json, struct plan **next, struct err *err)
+{
+	int rc = plan_parse(json, next, err);
+
 	if (!rc)
 		rc = same_but_cpus(e->plan->json, json, err);
+	return rc ? rc : known_cpus(e, *next, err);
+}
+
+int engine_replan(struct engine *e, json_t *json, json_t **reply, struct err *err)
+{
+	json_t *moves = json_array();
+	struct plan *next = NULL;
+	uint64_t began, paused;
+	int rc = check_next(e, json, &next, err);
+
 	if (!rc)
-		rc = known_cpus(e, next, err);
+		rc = spread(e, next, true, moves, err);
 	if (rc) {
+		json_decref(moves);
 		plan_free(next);
 		return rc;
 	}
@@ -167,10 +210,15 @@ int engine_replan(struct engine *e, json_t *json, json_t **reply, struct err *er
 	pause_workers(e);
 	assign(e, next);
 	rc = engine_launch(e, err);
-	plan_free(next);
+	paused = rte_rdtsc() - began;
 	if (!rc)
-		*reply = json_pack("{s:b, s:I}", "ok", 1, "paused_ns",
-				   (json_int_t)((double)(rte_rdtsc() - began) * 1e9 /
-						(double)rte_get_tsc_hz()));
+		rc = spread(e, next, false, moves, err);
+	plan_free(next);
+	if (rc)
+		json_decref(moves);
+	else
+		*reply = json_pack("{s:b, s:I, s:o}", "ok", 1, "paused_ns",
+				   (json_int_t)((double)paused * 1e9 / (double)rte_get_tsc_hz()), "moves",
+				   moves);
 	return rc;
 }

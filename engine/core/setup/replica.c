@@ -60,6 +60,31 @@ static struct target localise(struct replica *r, struct target t)
 	return t;
 }
 
+/* Which function says what bucket a packet is of, where one does. */
+static const struct nf *who_tells(struct engine *e, const struct plan_segment *s)
+{
+	for (unsigned int i = 0; i < s->n_nodes; i++)
+		if (e->plan->nfs[s->nodes[i].nf].ops->bucket_of)
+			return &e->nfs[s->nodes[i].nf];
+	return NULL;
+}
+
+static int open_way(struct engine *e, struct replica *r, struct outlet *o, struct err *err)
+{
+	const struct link *l = &e->links[o->link];
+	const struct plan_segment *reader = &e->plan->segments[l->reader];
+	enum nf_direction direction = NF_FORWARD;
+
+	for (unsigned int i = 0; i < reader->n_inputs; i++)
+		if (reader->inputs[i].link == o->link)
+			direction = reader->inputs[i].direction;
+	o->way = elastic_way_create(e->elastic[l->reader], who_tells(e, reader), direction);
+	if (!o->way)
+		return err_set(err, ENOMEM, l->name, "out of memory");
+	r->steers = true;
+	return 0;
+}
+
 static int open_outlet(struct engine *e, struct replica *r, struct outlet *o, struct err *err)
 {
 	struct link *l = &e->links[o->link];
@@ -75,6 +100,9 @@ static int open_outlet(struct engine *e, struct replica *r, struct outlet *o, st
 		r->classify = true;
 		o->steer = e->plan->segments[l->reader].steer;
 		o->even = e->even[l->reader];
+		rc = e->elastic && e->elastic[l->reader] ? open_way(e, r, o, err) : 0;
+		if (rc)
+			return rc;
 	}
 	o->q = (struct link_txq){.link = l, .index = l->opened_txq, .state = l->state};
 	rc = l->ops->tx_open ? l->ops->tx_open(&o->q, err) : 0;
@@ -118,6 +146,8 @@ static int open_node(struct engine *e, struct replica *r, unsigned int i, unsign
 		.socket_id = nf->socket_id,
 		.replica = r,
 		.node = i,
+		.owners = nf->owners,
+		.first = r->index ? e->replicas[r->segment][0]->nodes[i].worker : w,
 	};
 	rc = nf->ops->worker_init ? nf->ops->worker_init(w, err) : 0;
 	if (rc) {
@@ -206,7 +236,8 @@ int replica_create(struct engine *e, unsigned int si, unsigned int index, struct
 		return err_set(err, ENOMEM, s->name, "out of memory for a replica");
 	r->segment = si;
 	r->index = index;
-	r->cpu = s->cpus[index];
+	r->cpu = s->cpus[index % s->n_cpus];
+	r->elastic = e->elastic ? e->elastic[si] : NULL;
 	r->burst = s->burst;
 	r->pool = e->pool;
 	r->rng = si * 7919 + index;
@@ -240,6 +271,19 @@ int replica_create(struct engine *e, unsigned int si, unsigned int index, struct
 	return locate_open(e, r) ? err_set(err, ENOMEM, s->name, "out of memory for a replica") : 0;
 }
 
+void replica_rest(struct replica *r, bool rests)
+{
+	if (r->rests == rests)
+		return;
+	r->rests = rests;
+	for (unsigned int i = 0; i < r->n_nodes; i++) {
+		struct nf_worker *w = r->nodes[i].worker;
+
+		if (w->nf->ops->rest)
+			w->nf->ops->rest(w, rests);
+	}
+}
+
 static void free_queue(struct out_queue *q)
 {
 	for (uint16_t i = 0; i < q->n; i++)
@@ -264,6 +308,7 @@ void replica_destroy(struct replica *r)
 			free_queue(&o->queues[d]);
 		if (o->q.link && o->q.link->ops->tx_close)
 			o->q.link->ops->tx_close(&o->q);
+		elastic_way_free(o->way);
 		rte_free(o->queues);
 	}
 	for (unsigned int i = 0; r->nodes && i < r->n_nodes; i++) {

@@ -203,6 +203,13 @@ static void acl_tick(struct nf_worker *w, uint64_t now_tsc)
 	snapshot_read(&acl->set, w->index);
 }
 
+static void acl_rest(struct nf_worker *w, bool rests)
+{
+	struct acl *acl = w->nf->state;
+
+	snapshot_rest(&acl->set, w->index, rests);
+}
+
 /* {"rules": [...], "rules_file": ..., ...}: the whole set anew; what is absent has its default. An
  * update that names no rules would take all away: who wants that says "rules": []. */
 static int acl_update(struct nf *nf, const json_t *op, json_t **reply, struct err *err)
@@ -269,6 +276,8 @@ const struct nf_ops nf_acl_ops = {
 	.category = NF_GENERAL,
 	.state_key = NF_STATELESS,
 	.wants_headers = true,
+	.elastic = true,
+	.rest = acl_rest,
 	.init = acl_init,
 	.fini = acl_fini,
 	.worker_init = acl_worker_init,

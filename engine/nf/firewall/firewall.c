@@ -148,6 +148,8 @@ static void fw_worker_fini(struct nf_worker *w)
 	for (unsigned int i = 0; i < FLOW_FAMILIES; i++)
 		flow_destroy(fw->flows[i]);
 	fragments_fini(&fw->fragments);
+	if (!shared_first(w))
+		free(fw->half_open);
 	free(fw);
 	w->state = NULL;
 }
@@ -183,6 +185,7 @@ static const struct fragments_ops fragments = {
 static int fw_worker_init(struct nf_worker *w, struct err *err)
 {
 	const struct fw_params *p = w->nf->conf;
+	const struct fw_worker *first = shared_first(w);
 	struct fw_worker *fw = w->state = calloc(1, sizeof(*fw));
 	struct fragments_conf fragments_conf = {.datagrams = p->datagrams,
 						.held_max = p->held_fragments,
@@ -193,19 +196,45 @@ static int fw_worker_init(struct nf_worker *w, struct err *err)
 	if (!fw)
 		return err_set(err, ENOMEM, "params", "out of memory");
 	fw->fw = w->nf->state;
+	fw->half_open = first ? first->half_open : calloc(shared_buckets(w), sizeof(*fw->half_open));
+	if (!fw->half_open) {
+		fw_worker_fini(w);
+		return err_set(err, ENOMEM, "params", "out of memory");
+	}
+	fw->half_open_max = w->owners ? RTE_MIN((uint32_t)p->half_open,
+						flow_shard_capacity((uint32_t)p->half_open, PKT_BUCKETS))
+				      : (uint32_t)p->half_open;
 	set_timeouts(fw, &p->timeout_s);
 	snapshot_online(&fw->fw->rules, w->index);
 	for (unsigned int i = 0; i < FLOW_FAMILIES && !rc; i++) {
 		struct flow_conf conf = {.family = i, .capacity = (uint32_t)p->flows,
 					 .socket_id = w->socket_id};
 
-		rc = flow_create(&conf, &fw->flows[i], err);
+		rc = shared_flows(w, &conf, first ? first->flows[i] : NULL, &fw->flows[i], err);
 	}
 	if (!rc)
-		rc = fragments_init(&fw->fragments, &fragments, &fragments_conf, err);
+		rc = fragments_init(&fw->fragments, w, first ? &first->fragments : NULL, &fragments,
+				    &fragments_conf, err);
 	if (rc)
 		fw_worker_fini(w);
 	return rc;
+}
+
+static void count_half_open(struct nf_worker *w, const struct fw_worker *fw)
+{
+	w->counters[C_HALF_OPEN] = 0;
+	for (unsigned int b = 0; b < shared_buckets(w); b++)
+		if (shared_is_own(w, b))
+			w->counters[C_HALF_OPEN] += fw->half_open[b];
+}
+
+static void fw_rest(struct nf_worker *w, bool rests)
+{
+	struct fw_worker *fw = w->state;
+
+	snapshot_rest(&fw->fw->rules, w->index, rests);
+	if (rests)
+		w->counters[C_FLOWS] = w->counters[C_HALF_OPEN] = w->counters[C_HELD] = 0;
 }
 
 void fw_tick(struct nf_worker *w, uint64_t now_tsc)
@@ -215,13 +244,15 @@ void fw_tick(struct nf_worker *w, uint64_t now_tsc)
 
 	snapshot_read(&fw->fw->rules, w->index);
 	for (unsigned int i = 0; i < FLOW_FAMILIES; i++) {
-		w->counters[C_EXPIRED] += flow_age(fw->flows[i], flow_now(now_tsc), fw_gone, fw);
+		struct fw_end end = {fw, fw->flows[i]};
+
+		w->counters[C_EXPIRED] += flow_age(fw->flows[i], flow_now(now_tsc), fw_gone, &end);
 		flows += flow_count(fw->flows[i]);
 	}
 	fragments_tick(&fw->fragments, w, flow_now(now_tsc));
-	w->counters[C_HELD] = fw->fragments.held;
+	w->counters[C_HELD] = shared_first(w) ? 0 : fragments_held(&fw->fragments);
 	w->counters[C_FLOWS] = flows;
-	w->counters[C_HALF_OPEN] = fw->half_open;
+	count_half_open(w, fw);
 }
 
 /* The rules of both directions anew; what is absent has its default. Flows that are known go on. */
@@ -308,6 +339,8 @@ static const struct nf_ops firewall_ops = {
 	.state_key = NF_STATE_FLOW,
 	.apart = fw_apart,
 	.wants_headers = true,
+	.elastic = true,
+	.rest = fw_rest,
 	.init = fw_init,
 	.fini = fw_fini,
 	.worker_init = fw_worker_init,

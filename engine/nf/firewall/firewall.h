@@ -68,7 +68,7 @@ struct fw_worker {
 	struct flow_table *flows[FLOW_FAMILIES];
 	struct fw *fw;
 	uint32_t timeouts[TRACK_STATES]; /* in flow_now units */
-	uint64_t half_open;
+	uint32_t *half_open, half_open_max; /* of each bucket, in an elastic segment */
 	struct fragments fragments;
 	const struct fw_rules *current; /* as read for this burst: for fragments */
 };
@@ -107,13 +107,18 @@ uint8_t fw_known_flow(struct nf_worker *w, const struct fw_rules *rules, struct 
 uint8_t fw_known_or_new(struct nf_worker *w, const struct fw_rules *rules, struct rte_mbuf *m,
 			const union fw_key *key, bool v6, bool low, enum nf_direction dir,
 			uint32_t now);
-bool fw_gone(void *worker, struct flow *f);
+/* A flow ends: with its table, as each family has one. */
+struct fw_end {
+	struct fw_worker *fw;
+	const struct flow_table *flows;
+};
+bool fw_gone(void *end, struct flow *f);
 
-/* Makes the key of a tuple; addresses and ports as they lie in the packet. */
+/* Makes the key of a tuple; addresses and ports as they lie in the packet, bucket: pkt_bucket. */
 bool fw_key4_make(struct flow_key4 *k, const void *src, const void *dst, uint16_t sport,
-		  uint16_t dport, uint8_t proto);
+		  uint16_t dport, uint8_t proto, uint8_t bucket);
 bool fw_key6_make(struct flow_key6 *k, const void *src, const void *dst, uint16_t sport,
-		  uint16_t dport, uint8_t proto);
+		  uint16_t dport, uint8_t proto, uint8_t bucket);
 
 bool fw_flow_action(struct nf_worker *w, const struct nf_flow *flow, uint8_t verdict,
 		    struct nf_flow_action *action);

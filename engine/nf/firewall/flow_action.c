@@ -10,9 +10,9 @@ bool fw_flow_action(struct nf_worker *w, const struct nf_flow *flow, uint8_t ver
 	struct flow_table *flows = fw->flows[flow->v6 ? FLOW_IPV6 : FLOW_IPV4];
 	union fw_key key;
 	bool low = flow->v6 ? fw_key6_make(&key.v6, flow->src6, flow->dst6, flow->sport, flow->dport,
-					   flow->proto)
+					   flow->proto, 0)
 			    : fw_key4_make(&key.v4, &flow->src, &flow->dst, flow->sport, flow->dport,
-					   flow->proto);
+					   flow->proto, 0);
 	struct flow *f = flow_find(flows, &key);
 	enum track_state state;
 

@@ -22,27 +22,35 @@ struct batch {
 
 /* Endpoints as numbers of 48 bits, whatever the byte order: any order will do. */
 static __rte_always_inline bool key4_words(struct flow_key4 *k, uint64_t src, uint64_t dst,
-					   uint8_t proto)
+					   uint8_t proto, uint8_t bucket)
 {
 	bool low = src < dst;
-	uint64_t words[2] = {(low ? src : dst) | (uint64_t)proto << 48, low ? dst : src};
+	uint64_t lesser = low ? src : dst, greater = low ? dst : src;
+	/* What identifies a shard stands where struct flow_key4 has it. */
+#if RTE_BYTE_ORDER == RTE_LITTLE_ENDIAN
+	uint64_t words[2] = {lesser | greater << 48,
+			     greater >> 16 | (uint64_t)proto << 32 | (uint64_t)bucket << 40};
+#else
+	uint64_t words[2] = {lesser | greater << 48, greater >> 16 << 32 | (uint64_t)proto << 24 |
+							     (uint64_t)bucket << 16};
+#endif
 
 	memcpy(k, words, sizeof(words));
 	return low;
 }
 
 bool fw_key4_make(struct flow_key4 *k, const void *src, const void *dst, uint16_t sport,
-		  uint16_t dport, uint8_t proto)
+		  uint16_t dport, uint8_t proto, uint8_t bucket)
 {
 	uint32_t s, d;
 
 	memcpy(&s, src, sizeof(s));
 	memcpy(&d, dst, sizeof(d));
-	return key4_words(k, (uint64_t)s << 16 | sport, (uint64_t)d << 16 | dport, proto);
+	return key4_words(k, (uint64_t)s << 16 | sport, (uint64_t)d << 16 | dport, proto, bucket);
 }
 
 bool fw_key6_make(struct flow_key6 *k, const void *src, const void *dst, uint16_t sport,
-		  uint16_t dport, uint8_t proto)
+		  uint16_t dport, uint8_t proto, uint8_t bucket)
 {
 	int order = memcmp(src, dst, 16);
 	bool low = order < 0 || (!order && sport < dport);
@@ -52,7 +60,7 @@ bool fw_key6_make(struct flow_key6 *k, const void *src, const void *dst, uint16_
 	k->sport = low ? sport : dport;
 	k->dport = low ? dport : sport;
 	k->proto = proto;
-	k->pad = 0;
+	k->shard = bucket;
 	k->zone = 0;
 	return low;
 }
@@ -64,7 +72,7 @@ static __rte_always_inline bool packet_key4(struct flow_key4 *k, const struct rt
 	const struct rte_udp_hdr *l4 = pkt_l4_hdr(m);
 
 	return key4_words(k, (uint64_t)ip->src_addr << 16 | l4->src_port,
-			  (uint64_t)ip->dst_addr << 16 | l4->dst_port, proto);
+			  (uint64_t)ip->dst_addr << 16 | l4->dst_port, proto, pkt_bucket(m));
 }
 
 static bool packet_key6(struct flow_key6 *k, const struct rte_mbuf *m, uint8_t proto)
@@ -72,7 +80,8 @@ static bool packet_key6(struct flow_key6 *k, const struct rte_mbuf *m, uint8_t p
 	const struct rte_ipv6_hdr *ip = pkt_l3_hdr(m);
 	const struct rte_udp_hdr *l4 = pkt_l4_hdr(m);
 
-	return fw_key6_make(k, ipv6_src(ip), ipv6_dst(ip), l4->src_port, l4->dst_port, proto);
+	return fw_key6_make(k, ipv6_src(ip), ipv6_dst(ip), l4->src_port, l4->dst_port, proto,
+			    pkt_bucket(m));
 }
 
 static inline enum track_event packet_event(const struct rte_mbuf *m)
@@ -87,6 +96,7 @@ uint8_t fw_known_flow(struct nf_worker *w, const struct fw_rules *rules, struct 
 		      enum nf_direction dir, uint32_t now)
 {
 	struct fw_worker *fw = w->state;
+	struct flow_table *flows = fw->flows[v6 ? FLOW_IPV6 : FLOW_IPV4];
 	enum track_state state = FW_STATE(f->user), next;
 	bool reply = low != !!(f->user & FW_ORIGIN_LOW);
 
@@ -95,13 +105,13 @@ uint8_t fw_known_flow(struct nf_worker *w, const struct fw_rules *rules, struct 
 		if (next == TRACK_INVALID)
 			return NF_DROP(DROP_INVALID_STATE);
 		if (next == TRACK_REOPEN) {
-			fw_gone(fw, f);
-			flow_delete(fw->flows[v6 ? FLOW_IPV6 : FLOW_IPV4], f);
+			fw_gone(&(struct fw_end){fw, flows}, f);
+			flow_delete(flows, f);
 			return fw_new_flow(w, rules, m, key, v6, low, dir, now);
 		}
-		fw->half_open -= fw_half_open(state) && !fw_half_open(next);
+		fw->half_open[flow_shard(flows, f)] -= fw_half_open(state) && !fw_half_open(next);
 		f->user = (uint16_t)((f->user & 0xff00) | next);
-		flow_changed(fw->flows[v6 ? FLOW_IPV6 : FLOW_IPV4], f);
+		flow_changed(flows, f);
 	}
 	flow_touch(f, now, fw->timeouts[next]);
 	w->counters[C_HITS]++;

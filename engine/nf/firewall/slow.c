@@ -71,32 +71,32 @@ uint8_t fw_new_flow(struct nf_worker *w, const struct fw_rules *rules, struct rt
 	denied = ask_rules(rules, m, dir);
 	if (denied)
 		return denied;
-	if (state == TRACK_SYN_SENT && fw->half_open >= p->half_open)
+	if (state == TRACK_SYN_SENT && fw->half_open[shared_bucket(w, m)] >= fw->half_open_max)
 		return NF_DROP(DROP_SYN_FLOOD);
 	f = flow_insert(fw->flows[v6 ? FLOW_IPV6 : FLOW_IPV4], key);
 	if (!f)
 		return NF_DROP(DROP_TABLE_FULL);
 	f->user = (uint16_t)(state | (low ? FW_ORIGIN_LOW : 0));
-	fw->half_open += fw_half_open(state);
+	fw->half_open[shared_bucket(w, m)] += fw_half_open(state);
 	flow_touch(f, now, fw->timeouts[state]);
 	w->counters[C_NEW]++;
 	return 0;
 }
 
-bool fw_gone(void *worker, struct flow *f)
+bool fw_gone(void *end, struct flow *f)
 {
-	struct fw_worker *fw = worker;
+	const struct fw_end *e = end;
 
-	fw->half_open -= fw_half_open(FW_STATE(f->user));
+	e->fw->half_open[flow_shard(e->flows, f)] -= fw_half_open(FW_STATE(f->user));
 	return true;
 }
 
 /* A key of what is neither TCP nor UDP; ICMP queries have their identifier on both sides. */
-static bool make_key(union fw_key *key, const struct l3_view *l3, uint16_t id)
+static bool make_key(union fw_key *key, const struct l3_view *l3, uint16_t id, uint8_t bucket)
 {
 	if (l3->v6)
-		return fw_key6_make(&key->v6, l3->src, l3->dst, id, id, l3->proto);
-	return fw_key4_make(&key->v4, l3->src, l3->dst, id, id, l3->proto);
+		return fw_key6_make(&key->v6, l3->src, l3->dst, id, id, l3->proto, bucket);
+	return fw_key4_make(&key->v4, l3->src, l3->dst, id, id, l3->proto, bucket);
 }
 
 /*
@@ -123,7 +123,7 @@ static void embedded_ports(uint16_t ports[2], uint8_t proto, uint8_t icmp, const
 }
 
 /* RFC 792: at least eight bytes of the payload come along. */
-static bool embedded_key4(union fw_key *key, const uint8_t *ip, uint32_t have)
+static bool embedded_key4(union fw_key *key, const uint8_t *ip, uint32_t have, uint8_t bucket)
 {
 	uint16_t ports[2];
 	uint32_t ihl;
@@ -134,19 +134,19 @@ static bool embedded_key4(union fw_key *key, const uint8_t *ip, uint32_t have)
 	if (ihl < 20 || have < ihl + 8 || (ip[6] & 0x1f) || ip[7])
 		return false;
 	embedded_ports(ports, ip[9], IPPROTO_ICMP, ip + ihl);
-	fw_key4_make(&key->v4, ip + 12, ip + 16, ports[0], ports[1], ip[9]);
+	fw_key4_make(&key->v4, ip + 12, ip + 16, ports[0], ports[1], ip[9], bucket);
 	return true;
 }
 
 /* Embedded packets with extension headers are not looked into. */
-static bool embedded_key6(union fw_key *key, const uint8_t *ip, uint32_t have)
+static bool embedded_key6(union fw_key *key, const uint8_t *ip, uint32_t have, uint8_t bucket)
 {
 	uint16_t ports[2];
 
 	if (have < 48 || ip[0] >> 4 != 6)
 		return false;
 	embedded_ports(ports, ip[6], IPPROTO_ICMPV6, ip + 40);
-	fw_key6_make(&key->v6, ip + 8, ip + 24, ports[0], ports[1], ip[6]);
+	fw_key6_make(&key->v6, ip + 8, ip + 24, ports[0], ports[1], ip[6], bucket);
 	return true;
 }
 
@@ -157,7 +157,8 @@ static uint8_t icmp_error(struct nf_worker *w, const struct rte_mbuf *m, bool v6
 	uint32_t before = pkt_l2_len(m) + pkt_l3_len(m) + 8, have = m->data_len - before;
 	union fw_key key;
 
-	if (!(v6 ? embedded_key6(&key, inner, have) : embedded_key4(&key, inner, have)) ||
+	if (!(v6 ? embedded_key6(&key, inner, have, pkt_bucket(m))
+		 : embedded_key4(&key, inner, have, pkt_bucket(m))) ||
 	    !flow_find(fw->flows[v6 ? FLOW_IPV6 : FLOW_IPV4], &key))
 		return NF_DROP(DROP_ICMP_UNRELATED);
 	w->counters[C_RELATED]++;
@@ -197,7 +198,8 @@ static uint8_t icmp(struct nf_worker *w, const struct fw_rules *rules, struct rt
 		return icmp_error(w, m, l3->v6);
 	if (l3->v6 && is_neighbour_discovery(icmp->icmp_type))
 		return 0;
-	low = make_key(&key, l3, is_query(icmp->icmp_type, l3->v6) ? icmp->icmp_ident : 0);
+	low = make_key(&key, l3, is_query(icmp->icmp_type, l3->v6) ? icmp->icmp_ident : 0,
+		       pkt_bucket(m));
 	if (is_answer(icmp->icmp_type, l3->v6) &&
 	    !flow_find(fw->flows[l3->v6 ? FLOW_IPV6 : FLOW_IPV4], &key))
 		return NF_DROP(DROP_ICMP_UNRELATED);
@@ -223,6 +225,6 @@ uint8_t fw_other(struct nf_worker *w, const struct fw_rules *rules, struct rte_m
 	if (l3.proto == IPPROTO_TCP || l3.proto == IPPROTO_UDP ||
 	    l3.proto == (l3.v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP))
 		return NF_ABORT;
-	low = make_key(&key, &l3, 0);
+	low = make_key(&key, &l3, 0, pkt_bucket(m));
 	return fw_known_or_new(w, rules, m, &key, l3.v6, low, dir, now);
 }

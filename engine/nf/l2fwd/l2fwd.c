@@ -110,6 +110,7 @@ static const struct nf_ops nf_l2fwd_ops = {
 	.writes = NF_F_MAC,
 	.category = NF_GENERAL,
 	.state_key = NF_STATELESS,
+	.elastic = true,
 	.init = l2fwd_init,
 	.fini = l2fwd_fini,
 	.process = l2fwd_process,

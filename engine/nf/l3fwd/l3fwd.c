@@ -165,6 +165,7 @@ static const struct nf_ops l3fwd_ops = {
 	.category = NF_NETWORK_ORIENTED,
 	.state_key = NF_STATELESS,
 	.wants_headers = true,
+	.elastic = true,
 	.init = l3fwd_init,
 	.fini = l3fwd_fini,
 	.process = l3fwd_process,

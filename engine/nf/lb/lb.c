@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "nf/lib/shared_flows.h"
+
 static void lb_tick(struct nf_worker *w, uint64_t now_tsc)
 {
 	struct lb_worker *lw = w->state;
@@ -15,6 +17,15 @@ static void lb_tick(struct nf_worker *w, uint64_t now_tsc)
 		flows += flow_count(lw->flows[i]);
 	}
 	w->counters[C_FLOWS] = flows;
+}
+
+static void lb_rest(struct nf_worker *w, bool rests)
+{
+	struct lb_worker *lw = w->state;
+
+	snapshot_rest(&lw->lb->config, w->index, rests);
+	if (rests)
+		w->counters[C_FLOWS] = 0;
 }
 
 static void lb_fini(struct nf *nf)
@@ -81,6 +92,7 @@ static void lb_worker_fini(struct nf_worker *w)
 static int lb_worker_init(struct nf_worker *w, struct err *err)
 {
 	const struct lb_params *p = w->nf->conf;
+	const struct lb_worker *first = shared_first(w);
 	struct lb_worker *lw = w->state = calloc(1, sizeof(*lw));
 	int rc = 0;
 
@@ -93,7 +105,7 @@ static int lb_worker_init(struct nf_worker *w, struct err *err)
 		struct flow_conf fc = {.family = i, .capacity = (uint32_t)p->flows,
 				       .socket_id = w->socket_id};
 
-		rc = flow_create(&fc, &lw->flows[i], err);
+		rc = shared_flows(w, &fc, first ? first->flows[i] : NULL, &lw->flows[i], err);
 	}
 	if (rc)
 		lb_worker_fini(w);
@@ -130,6 +142,8 @@ static const struct nf_ops lb_ops = {
 	.category = NF_HOST_ORIENTED,
 	.state_key = NF_STATE_FLOW,
 	.wants_headers = true,
+	.elastic = true,
+	.rest = lb_rest,
 	.init = lb_init,
 	.fini = lb_fini,
 	.worker_init = lb_worker_init,

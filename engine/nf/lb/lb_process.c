@@ -107,8 +107,12 @@ bool lb_is_for_none(const struct lb_config *c, const union tuple_key *key, bool 
 /* The same on every worker and at all times, so that flows not in the table have their backend. */
 static uint16_t maglev_pick(const struct lb_config *c, uint32_t vip, const void *key, bool v6)
 {
-	uint32_t h = rte_hash_crc(key, v6 ? sizeof(struct flow_key6) : sizeof(struct flow_key4), 0);
+	union tuple_key tuple;
+	uint32_t h;
 
+	memcpy(&tuple, key, v6 ? sizeof(tuple.v6) : sizeof(tuple.v4));
+	*(v6 ? &tuple.v6.shard : &tuple.v4.shard) = 0;
+	h = rte_hash_crc(&tuple, v6 ? sizeof(tuple.v6) : sizeof(tuple.v4), 0);
 	/* CRC is linear: without mixing, neighbouring ports would share entries. */
 	h *= 0x9e3779b1u;
 	return c->maglev[(size_t)vip * c->m + ((uint64_t)h * c->m >> 32)];

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fragments.h"
 
+#include <errno.h>
 #include <netinet/in.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/pkt.h"
@@ -102,11 +104,13 @@ static void make_key(union key *key, const struct fragment *f, const struct rte_
 	if (f->v6) {
 		memcpy(key->v6.src, l3 + 8, 32);
 		memcpy(&key->v6.sport, &f->id, sizeof(f->id));
+		key->v6.shard = pkt_bucket(m);
 		key->v6.zone = (uint16_t)dir;
 	} else {
 		memcpy(&key->v4.src, l3 + 12, 8);
 		key->v4.sport = (uint16_t)f->id;
 		key->v4.proto = f->proto;
+		key->v4.shard = pkt_bucket(m);
 		key->v4.zone = (uint16_t)dir;
 	}
 }
@@ -148,6 +152,11 @@ static bool passes(const struct datagram *d)
 	return d->verdict < NF_EDGES_MAX;
 }
 
+static void add_held(struct fragments *fs, int n)
+{
+	atomic_fetch_add_explicit(&fs->shared->held, (uint64_t)(int64_t)n, memory_order_relaxed);
+}
+
 /* Those held go the way of the first; what finds no room to leave stays: see block. */
 static void let_go(struct fragments *fs, struct nf_worker *w, struct datagram *d, enum nf_direction dir)
 {
@@ -162,7 +171,7 @@ static void let_go(struct fragments *fs, struct nf_worker *w, struct datagram *d
 			return;
 		}
 		d->n_held--;
-		fs->held--;
+		add_held(fs, -1);
 	}
 }
 
@@ -184,10 +193,10 @@ static uint8_t poison(struct fragments *fs, struct nf_worker *w, struct datagram
 
 static uint8_t hold(struct fragments *fs, struct datagram *d, struct rte_mbuf *m)
 {
-	if (fs->held >= fs->held_max)
+	if (fragments_held(fs) >= fs->held_max)
 		return NF_DROP(fs->ops->drop_limit);
 	d->held[d->n_held++] = m;
-	fs->held++;
+	add_held(fs, 1);
 	return NF_HOLD;
 }
 
@@ -236,15 +245,17 @@ static uint8_t add_part(struct fragments *fs, struct nf_worker *w, struct datagr
 }
 
 /* A burst's releases are bounded: the rest of a judged datagram leaves from the tick. */
-static void block(struct fragments *fs, struct flow *f, bool v6)
+static void block(struct fragments *fs, struct flow *f, bool v6, unsigned int bucket)
 {
 	struct datagram *d = datagram_of(f, v6);
+	uint32_t *list = &fs->shared->blocked[v6][bucket];
 
 	if (d->blocked)
 		return;
 	d->blocked = true;
-	d->next_blocked = fs->blocked[v6];
-	fs->blocked[v6] = flow_index(fs->datagrams[v6], f) + 1; /* 0: the list's end */
+	d->next_blocked = *list;
+	*list = flow_index(fs->datagrams[v6], f) + 1; /* 0: the list's end */
+	atomic_fetch_add_explicit(&fs->shared->n_blocked, 1, memory_order_relaxed);
 }
 
 static bool is_complete(const struct datagram *d)
@@ -252,20 +263,30 @@ static bool is_complete(const struct datagram *d)
 	return d->judged && !d->n_held && !d->blocked && d->total && d->seen == d->total;
 }
 
-static void unblock(struct fragments *fs, struct nf_worker *w, bool v6)
+static void unblock(struct fragments *fs, struct nf_worker *w, bool v6, unsigned int bucket)
 {
-	while (fs->blocked[v6]) {
-		struct flow *f = flow_at(fs->datagrams[v6], fs->blocked[v6] - 1);
+	uint32_t *list = &fs->shared->blocked[v6][bucket];
+
+	while (*list) {
+		struct flow *f = flow_at(fs->datagrams[v6], *list - 1);
 		struct datagram *d = datagram_of(f, v6);
 
 		let_go(fs, w, d, (enum nf_direction)f->user);
 		if (d->n_held)
 			return;
-		fs->blocked[v6] = d->next_blocked;
+		*list = d->next_blocked;
 		d->blocked = false;
+		atomic_fetch_sub_explicit(&fs->shared->n_blocked, 1, memory_order_relaxed);
 		if (is_complete(d))
 			flow_delete(fs->datagrams[v6], f);
 	}
+}
+
+static void unblock_own(struct fragments *fs, struct nf_worker *w, bool v6)
+{
+	for (unsigned int b = 0; b < shared_buckets(w); b++)
+		if (shared_is_own(w, b))
+			unblock(fs, w, v6, b);
 }
 
 /* The record of a fragment's datagram, begun with it; NULL when there is no room. */
@@ -305,7 +326,7 @@ uint8_t fragments_take(struct fragments *fs, struct nf_worker *w, struct rte_mbu
 	d = datagram_of(record, f.v6);
 	verdict = add_part(fs, w, d, m, &f, dir, now);
 	if (d->judged && d->n_held)
-		block(fs, record, f.v6);
+		block(fs, record, f.v6, shared_bucket(w, m));
 	else if (is_complete(d))
 		flow_delete(fs->datagrams[f.v6], record);
 	return verdict;
@@ -335,24 +356,28 @@ void fragments_tick(struct fragments *fs, struct nf_worker *w, uint32_t now)
 
 		if (!fs->datagrams[i])
 			continue;
-		unblock(fs, w, a.v6);
+		if (atomic_load_explicit(&fs->shared->n_blocked, memory_order_relaxed))
+			unblock_own(fs, w, a.v6);
 		flow_age(fs->datagrams[i], now, gone, &a);
 	}
 }
 
-int fragments_init(struct fragments *fs, const struct fragments_ops *ops,
-		   const struct fragments_conf *conf, struct err *err)
+int fragments_init(struct fragments *fs, const struct nf_worker *w, const struct fragments *first,
+		   const struct fragments_ops *ops, const struct fragments_conf *conf, struct err *err)
 {
 	int rc = 0;
 
-	*fs = (struct fragments){.ops = ops, .held_max = conf->held_max,
+	*fs = (struct fragments){.ops = ops, .held_max = conf->held_max, .joined = first != NULL,
 				 .timeout = flow_ticks((uint64_t)(conf->timeout_s * 1000))};
+	fs->shared = first ? first->shared : calloc(1, sizeof(*fs->shared));
+	if (!fs->shared)
+		return err_set(err, ENOMEM, "params", "out of memory");
 	for (unsigned int i = 0; i < FLOW_FAMILIES && !rc; i++) {
 		struct flow_conf table = {.family = i, .capacity = (uint32_t)conf->datagrams,
 					  .state_bytes = sizeof(struct datagram),
 					  .socket_id = conf->socket_id};
 
-		rc = flow_create(&table, &fs->datagrams[i], err);
+		rc = shared_flows(w, &table, first ? first->datagrams[i] : NULL, &fs->datagrams[i], err);
 	}
 	if (rc)
 		fragments_fini(fs);
@@ -373,9 +398,12 @@ static void free_held(struct flow_table *table, bool v6)
 void fragments_fini(struct fragments *fs)
 {
 	for (unsigned int i = 0; i < FLOW_FAMILIES; i++) {
-		if (fs->datagrams[i])
+		if (fs->datagrams[i] && !fs->joined)
 			free_held(fs->datagrams[i], i == FLOW_IPV6);
 		flow_destroy(fs->datagrams[i]);
 		fs->datagrams[i] = NULL;
 	}
+	if (!fs->joined)
+		free(fs->shared);
+	fs->shared = NULL;
 }

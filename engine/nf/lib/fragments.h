@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/nf.h"
-#include "table/flow.h"
+#include "nf/lib/shared_flows.h"
 
 /*
  * Virtual reassembly: a datagram's fragments share the fate of its first one, which has the ports,
@@ -26,12 +26,20 @@ struct fragments_ops {
 	uint8_t drop_bad, drop_overlap, drop_limit, drop_timeout;
 };
 
+/* In an elastic segment all workers have the first one's, and each what is its buckets'. */
+struct fragments_shared {
+	_Atomic uint64_t held;
+	_Atomic uint32_t n_blocked;
+	uint32_t blocked[FLOW_FAMILIES][PKT_BUCKETS]; /* see fragments.c */
+};
+
 struct fragments {
 	const struct fragments_ops *ops;
 	struct flow_table *datagrams[FLOW_FAMILIES];
-	uint64_t held, held_max;
-	uint32_t timeout;		 /* in flow_now units */
-	uint32_t blocked[FLOW_FAMILIES]; /* see fragments.c */
+	struct fragments_shared *shared;
+	bool joined; /* it is another's */
+	uint64_t held_max;
+	uint32_t timeout; /* in flow_now units */
 };
 
 struct fragments_conf {
@@ -41,11 +49,17 @@ struct fragments_conf {
 	int socket_id;
 };
 
-int fragments_init(struct fragments *f, const struct fragments_ops *ops,
-		   const struct fragments_conf *conf, struct err *err);
+/* `first`: the first worker's, where this one shares what it has (shared_first); otherwise NULL. */
+int fragments_init(struct fragments *f, const struct nf_worker *w, const struct fragments *first,
+		   const struct fragments_ops *ops, const struct fragments_conf *conf, struct err *err);
 void fragments_fini(struct fragments *f);
 
 /* The verdict on a packet that pkt_classify calls a fragment, NF_HOLD among them. */
 uint8_t fragments_take(struct fragments *f, struct nf_worker *w, struct rte_mbuf *m,
 		       enum nf_direction dir, uint32_t now);
+static inline uint64_t fragments_held(const struct fragments *f)
+{
+	return atomic_load_explicit(&f->shared->held, memory_order_relaxed);
+}
+
 void fragments_tick(struct fragments *f, struct nf_worker *w, uint32_t now);

@@ -29,9 +29,9 @@ static inline void tuple_key4_zone(struct flow_key4 *k, const struct rte_mbuf *m
 	memcpy(k, &word, sizeof(word));
 	memcpy(&ports, pkt_l4_hdr(m), sizeof(ports));
 #if RTE_BYTE_ORDER == RTE_LITTLE_ENDIAN
-	word = ports | (uint64_t)proto << 32 | (uint64_t)zone << 48;
+	word = ports | (uint64_t)proto << 32 | (uint64_t)pkt_bucket(m) << 40 | (uint64_t)zone << 48;
 #else
-	word = (uint64_t)ports << 32 | (uint64_t)proto << 24 | zone;
+	word = (uint64_t)ports << 32 | (uint64_t)proto << 24 | (uint64_t)pkt_bucket(m) << 16 | zone;
 #endif
 	memcpy((uint8_t *)k + sizeof(word), &word, sizeof(word));
 }
@@ -62,7 +62,7 @@ static inline void tuple_key6(struct flow_key6 *k, const struct rte_mbuf *m, uin
 	memcpy(k->src, (const uint8_t *)ip + offsetof(struct rte_ipv6_hdr, src_addr), 32);
 	memcpy(&k->sport, pkt_l4_hdr(m), 2 * sizeof(uint16_t));
 	k->proto = proto;
-	k->pad = 0;
+	k->shard = pkt_bucket(m);
 	k->zone = 0;
 }
 
@@ -83,7 +83,7 @@ static inline void tuple_of_flow(union tuple_key *k, const struct nf_flow *flow)
 	k->v6.sport = flow->sport;
 	k->v6.dport = flow->dport;
 	k->v6.proto = flow->proto;
-	k->v6.pad = 0;
+	k->v6.shard = 0;
 	k->v6.zone = 0;
 }
 

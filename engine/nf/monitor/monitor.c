@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "nf/lib/shared_flows.h"
+
 static const char *const exports[] = {"none", "socket", "edge", NULL};
 
 static const struct param mon_params[] = {
@@ -74,6 +76,12 @@ static void mon_tick(struct nf_worker *w, uint64_t now_tsc)
 	w->counters[C_FLOWS] = flows;
 }
 
+static void mon_rest(struct nf_worker *w, bool rests)
+{
+	if (rests)
+		w->counters[C_FLOWS] = 0;
+}
+
 /* Connecting a UDP socket sends nothing: it asks the kernel for a route. */
 static int check_way(const struct mon_params *p, struct err *err)
 {
@@ -111,7 +119,8 @@ static void export_rest(struct nf_worker *w, struct mon_worker *mw)
 
 	if (p->export != EXPORT_SOCKET || mw->socket < 0)
 		return;
-	for (unsigned int i = 0; i < FLOW_FAMILIES; i++)
+	/* Shared flows are the first worker's to tell of. */
+	for (unsigned int i = 0; i < FLOW_FAMILIES && !shared_first(w); i++)
 		for (uint32_t n = 0; mw->flows[i] && n < flow_capacity(mw->flows[i]); n++) {
 			const struct flow *f = flow_at(mw->flows[i], n);
 
@@ -138,6 +147,7 @@ static void mon_worker_fini(struct nf_worker *w)
 static int mon_worker_init(struct nf_worker *w, struct err *err)
 {
 	const struct mon_params *p = w->nf->conf;
+	const struct mon_worker *first = shared_first(w);
 	struct mon_worker *mw = w->state = calloc(1, sizeof(*mw));
 	int rc = 0;
 
@@ -156,7 +166,7 @@ static int mon_worker_init(struct nf_worker *w, struct err *err)
 					 .state_bytes = sizeof(struct mon_state),
 					 .socket_id = w->socket_id};
 
-		rc = flow_create(&conf, &mw->flows[i], err);
+		rc = shared_flows(w, &conf, first ? first->flows[i] : NULL, &mw->flows[i], err);
 	}
 	if (rc)
 		mon_worker_fini(w);
@@ -194,6 +204,8 @@ static const struct nf_ops monitor_ops = {
 	.category = NF_GENERAL,
 	.state_key = NF_STATE_FLOW,
 	.wants_headers = true,
+	.elastic = true,
+	.rest = mon_rest,
 	.init = mon_init,
 	.worker_init = mon_worker_init,
 	.worker_fini = mon_worker_fini,

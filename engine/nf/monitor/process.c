@@ -117,14 +117,15 @@ static __rte_noinline void other_key(struct batch *v4, struct batch *v6, const s
 		struct flow_key4 *k = &v4->keys.v4[v4->n];
 
 		v4->pos[v4->n++] = pos;
-		*k = (struct flow_key4){.proto = l3[9], .dport = type_code};
+		*k = (struct flow_key4){.proto = l3[9], .shard = pkt_bucket(m), .dport = type_code};
 		memcpy(&k->src, l3 + 12, 4);
 		memcpy(&k->dst, l3 + 16, 4);
 	} else {
 		struct flow_key6 *k = &v6->keys.v6[v6->n];
 
 		v6->pos[v6->n++] = pos;
-		*k = (struct flow_key6){.proto = pkt_ipv6_proto(m), .dport = type_code};
+		*k = (struct flow_key6){.proto = pkt_ipv6_proto(m), .shard = pkt_bucket(m),
+					 .dport = type_code};
 		memcpy(k->src, l3 + 8, 16);
 		memcpy(k->dst, l3 + 24, 16);
 	}

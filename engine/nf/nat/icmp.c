@@ -36,11 +36,12 @@ static uint8_t *find_head(struct rte_mbuf *m, uint32_t *bytes)
  * The key of the way that answers to the head's packet take. The head went outward when the error
  * comes inward, so its answers go inward too, and the other way round.
  */
-static bool head_key(struct flow_key4 *key, const uint8_t *head, uint32_t ihl, bool inward)
+static bool head_key(struct flow_key4 *key, const uint8_t *head, uint32_t ihl, bool inward,
+		     uint8_t bucket)
 {
 	const uint8_t *l4 = head + ihl;
 
-	*key = (struct flow_key4){.proto = head[9], .zone = inward ? NAT_INWARD : 0};
+	*key = (struct flow_key4){.proto = head[9], .shard = bucket, .zone = inward ? NAT_INWARD : 0};
 	memcpy(&key->src, head + 16, 4);
 	memcpy(&key->dst, head + 12, 4);
 	switch (key->proto) {
@@ -91,7 +92,7 @@ uint8_t nat_icmp_error(struct nf_worker *w, struct rte_mbuf *m, enum nf_directio
 	uint32_t bytes, *addr;
 
 	head = find_head(m, &bytes);
-	if (!head || !head_key(&key, head, bytes - 8, inward))
+	if (!head || !head_key(&key, head, bytes - 8, inward, pkt_bucket(m)))
 		return NF_DROP(DROP_ICMP_UNRELATED);
 	f = flow_find(nat->sessions, &key);
 	if (!f)

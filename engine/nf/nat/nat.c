@@ -94,6 +94,21 @@ static int check_lists(const struct nat_params *p, struct err *err)
 	return rc ? rc : nat_statics_check(p, err);
 }
 
+static int check_elastic(const struct nat_params *p, struct err *err)
+{
+	unsigned int ports = (unsigned int)(p->port_max - p->port_min + 1);
+
+	if (p->mapping == NAT_ENDPOINT_INDEPENDENT)
+		return err_set(err, EINVAL, "params.mapping",
+			       "endpoint-independent in an elastic segment, where no bucket has all "
+			       "sessions of a mapping; allowed: endpoint-dependent");
+	if (ports < PKT_BUCKETS)
+		return err_set(err, EINVAL, "params.port_min",
+			       "%u ports in an elastic segment, each of whose %u buckets has some; "
+			       "allowed: as many or more", ports, PKT_BUCKETS);
+	return 0;
+}
+
 static int check_params(const struct nf *nf, struct err *err)
 {
 	const struct nat_params *p = nf->conf;
@@ -106,6 +121,8 @@ static int check_params(const struct nf *nf, struct err *err)
 	if (p->filtering == NAT_ENDPOINT_INDEPENDENT && p->mapping != NAT_ENDPOINT_INDEPENDENT)
 		return err_set(err, EINVAL, "params.filtering",
 			       "endpoint-independent needs mapping: endpoint-independent too");
+	if (nf->owners && check_elastic(p, err))
+		return -EINVAL;
 	if (p->mapping == NAT_ENDPOINT_INDEPENDENT && nf->workers > 1)
 		return err_set(err, EINVAL, "params.mapping",
 			       "endpoint-independent with %u replicas, of which one knows a mapping, and "
@@ -154,6 +171,8 @@ static void nat_worker_fini(struct nf_worker *w)
 	fragments_fini(&nat->fragments);
 	flow_destroy(nat->sessions);
 	flow_destroy(nat->mappings);
+	if (!shared_first(w))
+		nat_ports_fini(&nat->progress);
 	free(nat);
 	w->state = NULL;
 }
@@ -180,6 +199,7 @@ static const struct fragments_ops fragments = {
 static int nat_worker_init(struct nf_worker *w, struct err *err)
 {
 	const struct nat_params *p = w->nf->conf;
+	const struct nat_worker *first = shared_first(w);
 	struct nat_worker *nat = w->state = calloc(1, sizeof(*nat));
 	struct flow_conf conf = {.family = FLOW_IPV4, .capacity = (uint32_t)p->sessions * 2,
 				 .state_bytes = sizeof(struct nat_way), .socket_id = w->socket_id};
@@ -196,14 +216,17 @@ static int nat_worker_init(struct nf_worker *w, struct err *err)
 	snapshot_online(&nat->shared->statics, w->index);
 	nat->statics = snapshot_read(&nat->shared->statics, w->index);
 	set_timeouts(nat, p);
-	rc = nat_ports_init(nat, p->seed, w->index, err);
+	if (first)
+		nat->progress = first->progress;
+	rc = first ? 0 : nat_ports_init(&nat->progress, w, err);
 	if (!rc)
-		rc = flow_create(&conf, &nat->sessions, err);
+		rc = shared_flows(w, &conf, first ? first->sessions : NULL, &nat->sessions, err);
 	conf.state_bytes = sizeof(struct nat_map);
 	if (!rc)
-		rc = flow_create(&conf, &nat->mappings, err);
+		rc = shared_flows(w, &conf, first ? first->mappings : NULL, &nat->mappings, err);
 	if (!rc)
-		rc = fragments_init(&nat->fragments, &fragments, &fragments_conf, err);
+		rc = fragments_init(&nat->fragments, w, first ? &first->fragments : NULL, &fragments,
+				    &fragments_conf, err);
 	if (rc)
 		nat_worker_fini(w);
 	return rc;
@@ -220,6 +243,15 @@ static void nat_tick(struct nf_worker *w, uint64_t now_tsc)
 	flow_age(nat->mappings, now, nat_mapping_gone, nat);
 	w->counters[C_SESSIONS] = flow_count(nat->sessions) / 2;
 	w->counters[C_MAPPINGS] = flow_count(nat->mappings) / 2;
+}
+
+static void nat_rest(struct nf_worker *w, bool rests)
+{
+	struct nat_worker *nat = w->state;
+
+	snapshot_rest(&nat->shared->statics, w->index, rests);
+	if (rests)
+		w->counters[C_SESSIONS] = w->counters[C_MAPPINGS] = 0;
 }
 
 static const char *const drops[] = {
@@ -284,6 +316,9 @@ static const struct nf_ops nat_ops = {
 	.state_key = NF_STATE_FLOW,
 	.apart = nat_apart,
 	.wants_headers = true,
+	.elastic = true,
+	.rest = nat_rest,
+	.bucket_of = nat_bucket_of,
 	.init = nat_init,
 	.fini = nat_fini,
 	.worker_init = nat_worker_init,

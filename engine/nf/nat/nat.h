@@ -97,6 +97,20 @@ struct nat_full {
 	uint32_t until; /* flow_now() */
 };
 
+/*
+ * How far the choice of ports has come. In an elastic segment each bucket has this, as it has ports of its
+ * own (ports.c).
+ */
+#define NAT_STEPS 256 /* in all; of a bucket NAT_BUCKET_STEPS */
+#define NAT_BUCKET_STEPS 16
+
+struct nat_progress {
+	uint64_t key[2];
+	unsigned int each; /* steps and full of each bucket */
+	uint16_t *steps;
+	struct nat_full *full; /* by a hash of the remote endpoint; the last one keeps the place */
+};
+
 struct nat_worker {
 	struct flow_table *sessions, *mappings;
 	const struct nat_params *params;
@@ -104,9 +118,7 @@ struct nat_worker {
 	struct nat *shared;
 	struct fragments fragments;
 	uint32_t timeouts[TRACK_STATES];
-	uint64_t key[2];
-	uint16_t steps[256];
-	struct nat_full full[256]; /* by a hash of the remote endpoint; the last one keeps the place */
+	struct nat_progress progress; /* in an elastic segment the first worker's */
 };
 
 static inline struct nat_way *nat_way(struct flow *f)
@@ -119,7 +131,10 @@ static inline struct nat_way *nat_way(struct flow *f)
 bool nat_query_key(struct flow_key4 *key, const struct rte_mbuf *m, enum nf_direction dir);
 
 /* Which outside endpoint a session gets (ports.c). */
-int nat_ports_init(struct nat_worker *nat, uint64_t seed, unsigned int worker, struct err *err);
+int nat_ports_init(struct nat_progress *p, const struct nf_worker *w, struct err *err);
+void nat_ports_fini(struct nat_progress *p);
+/* nf_ops.bucket_of: answers come to where their outside port is. */
+bool nat_bucket_of(const struct nf *nf, const struct rte_mbuf *m, enum nf_direction dir, uint8_t *bucket);
 uint32_t nat_pool_addr(const struct nat_params *p, size_t i);
 /* False: none that was tried is free. */
 bool nat_pick_outside(struct nf_worker *w, struct rte_mbuf *m, const struct flow_key4 *key,

@@ -65,7 +65,8 @@ struct flow_key4 nat_map_key(struct nat_endpoint e, uint8_t proto, bool inside)
 struct flow_key4 nat_inward_key(const struct flow_key4 *outward, struct nat_endpoint outside)
 {
 	struct flow_key4 k = {.src = outward->dst, .dst = outside.addr, .sport = outward->dport,
-			      .dport = outside.port, .proto = outward->proto, .zone = NAT_INWARD};
+			      .dport = outside.port, .proto = outward->proto,
+			      .shard = outward->shard, .zone = NAT_INWARD};
 
 	return k;
 }
@@ -107,7 +108,8 @@ static void end_mapping(struct nat_worker *nat, struct flow *inside)
 static struct flow_key4 outward_key(struct nat_endpoint inside, const struct flow_key4 *inward)
 {
 	return (struct flow_key4){.src = inside.addr, .dst = inward->src, .sport = inside.port,
-				  .dport = inward->sport, .proto = inward->proto};
+				  .dport = inward->sport, .proto = inward->proto,
+				  .shard = inward->shard};
 }
 
 static void set_way(struct flow *f, struct nat_endpoint from, struct nat_endpoint to, uint8_t proto,

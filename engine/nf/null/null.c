@@ -42,6 +42,7 @@ static const struct nf_ops nf_null_ops = {
 	.may_drop = true,
 	.category = NF_GENERAL,
 	.state_key = NF_STATELESS,
+	.elastic = true,
 	.process = null_process,
 };
 NF_REGISTER(nf_null_ops)

@@ -65,10 +65,21 @@ class InletCounts(Counts):
     cycles_packets: int
 
 
+class WaitingCounts(Counts):
+    """Packets of an elastic segment's buckets that moved, with who writes them."""
+
+    momentary = frozenset({"most", "now"})
+
+    waited: int
+    most: int  # at a time
+    now: int
+
+
 class OutletCounts(Counts):
     packets: int
     full: int  # found no room
     ended: Ends = {}  # whose they were
+    waiting: WaitingCounts | None = None
 
 
 class FunctionCounts(Counts):
@@ -164,6 +175,15 @@ class TurnCounts(Counts):
     cycles_by_packets: int
 
 
+class ElasticCounts(Counts):
+    """What a replica of an elastic segment has of it now."""
+
+    momentary = frozenset({"buckets", "rests"})
+
+    buckets: int
+    rests: bool  # no lcore runs it
+
+
 class ReplicaCounts(Counts):
     """A replica of a segment."""
 
@@ -184,6 +204,7 @@ class ReplicaCounts(Counts):
     inputs: dict[str, InletCounts]
     outputs: dict[str, OutletCounts]
     nfs: dict[str, FunctionCounts]
+    elastic: ElasticCounts | None = None
     fastpath: FastpathCounts | None = None
     parallel: ParallelCounts | None = None
     located: LocatingCounts | None = None

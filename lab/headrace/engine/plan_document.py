@@ -51,6 +51,7 @@ class PlanSegment(Record):
     steer: Steer | None = None
     inputs: tuple[PlanInput, ...]
     fastpath: int | None = None
+    elastic: int | None = None  # most replicas
     parallel: PlanParallel | None = None
     nodes: dict[str, dict[Direction, Targets]] | None = None
 
@@ -85,6 +86,7 @@ class PlanEngine(Record):
     mbuf_data_bytes: int | None = None
     packets_node: int | None = None
     pci: tuple[str, ...] | None = None
+    spare_cpus: tuple[int, ...] | None = None
     locate: PlanLocate | None = None
     wait: PlanWait | None = None
 

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which segments may be elastic (docs/design/elastic.md). */
+#include <errno.h>
+#include <stdio.h>
+
+#include "plan_priv.h"
+
+#define NF_F_ENDPOINTS (NF_F_SRC_IP | NF_F_DST_IP | NF_F_SRC_PORT | NF_F_DST_PORT)
+
+static int check_inputs(const struct plan *p, const struct plan_segment *s, const char *path,
+			struct err *err)
+{
+	if (s->n_inputs > ELASTIC_INPUTS_MAX)
+		return err_set(err, EINVAL, path, "elastic with %u inputs; allowed: at most %d", s->n_inputs,
+			       ELASTIC_INPUTS_MAX);
+	for (unsigned int i = 0; i < s->n_inputs; i++) {
+		const struct plan_link *l = &p->links[s->inputs[i].link];
+
+		if (!l->ops->writer_steers)
+			return err_set(err, EINVAL, path,
+				       "elastic, but it reads \"%s\", a %s, whose packets no writer steers; "
+				       "allowed: rings", l->name, l->ops->name);
+	}
+	return 0;
+}
+
+/* Answers must come to the bucket that their flow has, also where a function changed its endpoints. */
+static int check_answers(const struct plan *p, const struct plan_segment *s, const char *path,
+			 struct err *err)
+{
+	const char *changes = NULL;
+	bool reverse = false;
+
+	for (unsigned int i = 0; i < s->n_inputs; i++)
+		reverse |= s->inputs[i].direction == NF_REVERSE;
+	for (unsigned int i = 0; i < s->n_nodes; i++) {
+		const struct plan_nf *nf = &p->nfs[s->nodes[i].nf];
+
+		if (nf->ops->bucket_of)
+			return 0;
+		if (nf->ops->writes & NF_F_ENDPOINTS)
+			changes = nf->name;
+	}
+	if (!reverse || !changes)
+		return 0;
+	return err_set(err, EINVAL, path,
+		       "elastic, but \"%s\" changes the endpoints by which answers are steered; allowed: no "
+		       "input in reverse, or a nat before it, whose ports tell the bucket", changes);
+}
+
+int plan_check_elastic(const struct plan *p, const struct plan_segment *s, const char *path,
+		       struct err *err)
+{
+	int rc;
+
+	if (s->elastic < s->n_cpus)
+		return err_set(err, EINVAL, path, "elastic is %u with %u CPUs; allowed: as many or more",
+			       s->elastic, s->n_cpus);
+	if (s->steer != STEER_HASH || s->parallel.n || s->fastpath)
+		return err_set(err, EINVAL, path, "elastic with %s; allowed: steer hash, and neither "
+			       "`parallel` nor `fastpath`",
+			       s->steer != STEER_HASH ? "steer even"
+			       : s->parallel.n	      ? "parallel"
+						      : "fastpath");
+	for (unsigned int i = 0; i < s->n_nodes; i++) {
+		const struct plan_nf *nf = &p->nfs[s->nodes[i].nf];
+
+		if (!nf->ops->elastic)
+			return err_set(err, EINVAL, path,
+				       "elastic, but \"%s\", a %s, keeps what is not a bucket's; allowed: "
+				       "functions that keep nothing, or all by flow", nf->name, nf->ops->name);
+	}
+	rc = check_inputs(p, s, path, err);
+	return rc ? rc : check_answers(p, s, path, err);
+}

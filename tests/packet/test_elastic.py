@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An elastic segment gets and loses replicas under traffic, and its flows are not harmed."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from headrace.engine.counts import EngineCounts
+from support.engine import Engine, EngineError, nf_imbalance
+from support.plans import beside_its_ends
+
+PACKETS, RATE_PPS, FLOWS, CHANGES = 40_000, 8000, 1000, 60
+BUCKETS = 256
+NAT = {"pool": ["192.0.2.1", "192.0.2.2"], "seed": 1}
+
+
+def _plan(cpus: list[int], nfs: dict[str, Any], edges: dict[str, str], most: int) -> dict[str, Any]:
+    """A chain of these functions, whose first edges are given, in a segment on the first CPU."""
+    onwards = [*list(nfs)[1:], "link:back"]
+    nodes = {name: {"forward": {edges[name]: to}} for name, to in zip(nfs, onwards, strict=True)}
+    segment = {"inputs": [{"link": "wire", "to": next(iter(nfs))}], "nodes": nodes}
+    plan = beside_its_ends([cpus[0], cpus[0]], nfs, {**segment, "elastic": most})
+    plan["links"]["gen"]["params"]["flows"] = FLOWS
+    plan["engine"]["spare_cpus"] = [cpus[-1]]
+    return plan
+
+
+def _counting(cpus: list[int], most: int = 2) -> dict[str, Any]:
+    nfs = {"mon": {"type": "monitor"}, "nat": {"type": "nat", "params": NAT}}
+    return _plan(cpus, nfs, {"mon": "out", "nat": "out"}, most)
+
+
+def _on(plan: dict[str, Any], cpus: list[int]) -> dict[str, Any]:
+    other = copy.deepcopy(plan)
+    other["segments"][1]["cpus"] = cpus
+    return other
+
+
+def _changes(
+    engine: Engine, plan: dict[str, Any], cpus: list[int], seed: int
+) -> Iterator[dict[str, Any]]:
+    """Replicas come and go and buckets move, at random; what the engine says of each."""
+    draw, replicas = random.Random(seed), 1
+    while True:
+        if draw.random() < 0.4:
+            replicas = 3 - replicas
+            answer = engine.call("plan", plan=_on(plan, cpus[:replicas]))
+            yield from answer["moves"]
+        else:
+            some = draw.sample(range(BUCKETS), draw.randrange(1, BUCKETS))
+            yield engine.call("move", segment="chain", buckets=some, to=draw.randrange(replicas))
+
+
+def _sum(reading: dict[str, Any], function: str, counter: str) -> int:
+    return sum(one["nfs"][function]["counters"][counter] for one in reading["segments"]["chain"])
+
+
+def test_flows_move_and_nothing_is_lost(
+    start_engine: Callable[..., Engine], cpus: list[int]
+) -> None:
+    plan = _counting(cpus)
+    with start_engine(plan) as engine:
+        engine.call("start", sources={"gen": {"rate_pps": RATE_PPS, "packets": PACKETS}})
+        changes = _changes(engine, plan, [cpus[0], cpus[-1]], 1)
+        waited = moved = under_way = 0
+        for _ in range(CHANGES):
+            one = next(changes)
+            under_way += engine.read()["links"]["gen"]["state"] == "running"
+            waited, moved = waited + one["waited"], moved + one["buckets"]
+        engine.wait_for(
+            lambda: engine.read()["links"]["gen"]["state"] == "done", "the end", seconds=60
+        )
+        sent = engine.read()["links"]["gen"]["sent"]
+        reading = engine.settle(sent)
+    # What was sent has come, in its flow's order, with the session that it began with.
+    sink = reading["links"]["meas"]
+    assert (sink["received"], under_way >= CHANGES // 4) == (sent, True)
+    assert (sink["lost"], sink["reordered"], sink["duplicated"]) == (0, 0, 0)
+    assert (_sum(reading, "nat", "new-sessions"), _sum(reading, "mon", "new-flows")) == (FLOWS,) * 2
+    assert not any(nf_imbalance(reading).values())
+    # Both replicas have had packets, and what waited was let go.
+    replicas = reading["segments"]["chain"]
+    assert all(one["in"] for one in replicas)
+    assert sum(one["elastic"]["buckets"] for one in replicas) == BUCKETS
+    waiting = reading["segments"]["ends"][0]["outputs"]["wire"]["waiting"]
+    assert (waiting["waited"], waiting["now"], moved > 0) == (waited, 0, True)
+
+
+def test_what_is_moved_is_where_its_packets_go(
+    start_engine: Callable[..., Engine], cpus: list[int]
+) -> None:
+    """The counts of buckets, and a move of all, against what replicas have had."""
+    plan = _on(_counting(cpus), [cpus[0], cpus[-1]])
+    with start_engine(plan) as engine:
+        before = engine.call("buckets", segment="chain")
+        assert before["owners"] == [0] * 128 + [1] * 128
+        engine.call("start", sources={"gen": {"rate_pps": 0, "packets": 5000}})
+        reading = engine.settle(5000)
+        had = engine.call("buckets", segment="chain")["packets"]
+        assert [one["in"] for one in reading["segments"]["chain"]] == [
+            sum(had[:128]), sum(had[128:])
+        ]  # fmt: skip
+        answer = engine.call("move", segment="chain", buckets=list(range(BUCKETS)), to=1)
+        assert (answer["buckets"], answer["waited"]) == (128, 0)
+        first = reading["segments"]["chain"][0]["in"]
+        engine.call("start", sources={"gen": {"rate_pps": 0, "packets": 5000}})
+        reading = engine.settle(10_000 - first)
+        assert [one["in"] for one in reading["segments"]["chain"]] == [first, 10_000 - first]
+        # As many to each again, by as few moves as that takes.
+        answer = engine.call("plan", plan=plan)
+        assert [one["buckets"] for one in answer["moves"]] == [128]
+        assert EngineCounts.model_validate(engine.read()).segments["chain"][0].elastic is not None
+
+
+@pytest.mark.parametrize(
+    ("nf", "edge", "says"),
+    [
+        ({"type": "qos", "params": {"classes": []}}, "out", 'elastic, but "f", a qos, keeps'),
+        ({"type": "delay"}, "out", r'segments\[1\]: elastic, but "f", a delay, keeps'),
+        (
+            {"type": "nat", "params": {**NAT, "mapping": "endpoint-independent"}},
+            "out", "params.mapping: endpoint-independent in an elastic segment",
+        ),
+        (
+            {"type": "nat", "params": {**NAT, "port_min": 2000, "port_max": 2200}},
+            "out", "params.port_min: 201 ports in an elastic segment",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_elastic_is_named(
+    start_engine: Callable[..., Engine], cpus: list[int], nf: dict[str, Any], edge: str, says: str
+) -> None:
+    with (
+        pytest.raises(EngineError, match=says),
+        start_engine(_plan(cpus, {"f": nf}, {"f": edge}, 2)),
+    ):
+        pass
+
+
+def test_wrong_moves_are_refused(start_engine: Callable[..., Engine], cpus: list[int]) -> None:
+    plan = _counting(cpus)
+    too_many = _on(plan, [cpus[0]] * 3)
+    with start_engine(plan) as engine:
+        for arguments, says in (
+            ({"segment": "nowhere"}, "segment: there is no segment"),
+            ({"segment": "ends"}, 'segment: "ends" is not elastic'),
+            ({"segment": "chain"}, "to: must be a replica that runs, 0 to 0"),
+            ({"segment": "chain", "to": 1, "buckets": [1]}, "to: must be a replica"),
+            ({"segment": "chain", "to": 0, "buckets": []}, "buckets: must be a list"),
+            ({"segment": "chain", "to": 0, "buckets": [256]}, r"buckets\[0\]: must be .* to 255"),
+        ):
+            with pytest.raises(EngineError, match=says):
+                engine.call("move", **arguments)
+        with pytest.raises(EngineError, match="elastic is 2 with 3 CPUs"):
+            engine.call("plan", plan=too_many)
+        assert engine.call("buckets", segment="chain")["owners"] == [0] * BUCKETS
