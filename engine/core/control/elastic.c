@@ -78,7 +78,9 @@ static void add_steered(struct engine *e, const struct elastic *elastic, uint64_
 			for (unsigned int o = 0; o < r->n_outlets; o++) {
 				const struct elastic_way *way = r->outlets[o].way;
 
-				for (unsigned int b = 0; way && way->elastic == elastic && b < PKT_BUCKETS; b++)
+				if (!way || way->elastic != elastic)
+					continue;
+				for (unsigned int b = 0; b < PKT_BUCKETS; b++)
 					packets[b] += way->packets[b];
 			}
 		}
@@ -97,8 +99,7 @@ int elastic_cmd_buckets(struct engine *e, const json_t *req, json_t **reply, str
 	owners = json_array();
 	packets = json_array();
 	for (unsigned int b = 0; b < PKT_BUCKETS; b++) {
-		json_array_append_new(owners, json_integer(atomic_load_explicit(
-						      &e->elastic[segment]->owners[b], memory_order_relaxed)));
+		json_array_append_new(owners, json_integer(atomic_load(&e->elastic[segment]->owners[b])));
 		json_array_append_new(packets, json_integer((json_int_t)steered[b]));
 	}
 	*reply = json_pack("{s:b, s:o, s:o}", "ok", 1, "owners", owners, "packets", packets);

@@ -67,8 +67,9 @@ int plan_check_elastic(const struct plan *p, const struct plan_segment *s, const
 
 		if (!nf->ops->elastic)
 			return err_set(err, EINVAL, path,
-				       "elastic, but \"%s\", a %s, keeps what is not a bucket's; allowed: "
-				       "functions that keep nothing, or all by flow", nf->name, nf->ops->name);
+				       "elastic, but \"%s\", a %s, keeps what is not a bucket's; "
+				       "allowed: functions that keep nothing, or all by flow", nf->name,
+				       nf->ops->name);
 	}
 	rc = check_inputs(p, s, path, err);
 	return rc ? rc : check_answers(p, s, path, err);

@@ -192,8 +192,8 @@ int elastic_move(struct engine *e, unsigned int segment, const uint8_t to[PKT_BU
 	}
 	give(&m, now, to);
 	if (!until(&m, writers_follow))
-		return err_set(err, EBUSY, name, "its buckets have moved, but for %d s there has been no room "
-			       "for packets that waited", WAIT_MAX_S);
+		return err_set(err, EBUSY, name, "its buckets have moved, but for %d s there has been no "
+			       "room for packets that waited", WAIT_MAX_S);
 	moved->waited = all_waited(&m) - waited;
 	moved->took_ns = (uint64_t)((double)(rte_rdtsc() - began) * 1e9 / (double)rte_get_tsc_hz());
 	return 0;
