@@ -113,8 +113,10 @@ unsigned int flow_age(struct flow_table *t, uint32_t now, flow_gone_fn *gone, vo
 		return age_shard(t, t->shard, now, AGE_SCAN_MAX, gone, arg);
 	/* In turn: a tick that looked at all of them would have to fetch a line of each. */
 	for (unsigned int i = turn; i < t->shards; i += AGE_TURNS)
-		if (is_own(t, i))
+		if (is_own(t, i) && t->shard[i].looked_at != now) {
+			t->shard[i].looked_at = now;
 			expired += age_shard(t, &t->shard[i], now, AGE_SCAN_MAX / AGE_TURNS, gone, arg);
+		}
 	if (!turn)
 		count_own(t);
 	return expired;

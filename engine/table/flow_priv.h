@@ -24,6 +24,7 @@ struct flow_shard {
 	uint32_t free;  /* head of the list of freed records, linked through key[0] */
 	uint32_t hand;  /* where ageing goes on */
 	uint32_t aged_at;
+	uint32_t looked_at; /* last, whoever did: once at a time, so that more owners do not age it more */
 };
 
 struct flow_table {

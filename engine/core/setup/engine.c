@@ -239,7 +239,7 @@ int engine_launch(struct engine *e, struct err *err)
 	for (unsigned int i = 0; i < e->n_workers; i++) {
 		struct worker *w = &e->workers[i];
 
-		if (!w->n_replicas)
+		if (!w->n_replicas || e->idle)
 			continue;
 		atomic_store(&w->stop, false);
 		happens_before(w);

@@ -22,7 +22,7 @@ struct engine {
 	unsigned int n_nfs;          /* initialised so far */
 	struct even_table **even;    /* per segment, when it steers evenly */
 	struct elastic **elastic;    /* per segment, when it is */
-	/* What the control thread does while it waits for lcores; NULL: nothing. For tests without lcores. */
+	/* For tests, whose one thread is all lcores: done while they are waited for. Otherwise NULL. */
 	void (*idle)(struct engine *e);
 	struct replica ***replicas;  /* [segment][replica] */
 	struct worker *workers;

@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The same packets through a chain of one replica, and through an elastic one whose replicas come and go and
+ * whose buckets move at random while packets are under way: what becomes of each packet must be the same, to
+ * the byte, and so must be what functions count. Time stands still but for steps, so that flows end alike.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/setup/elastic_move.h"
+#include "core/setup/engine.h"
+#include "elastic_traffic.h"
+#include "test_eal.h"
+#include "virtual_tsc.h"
+
+#define STEPS 1500
+#define PACKETS 72 /* outward, in each step, at most */
+#define REPLICAS 4
+#define FLOWS 65536
+#define STEP_CYCLES (3u << 20)
+#define VIRTUAL_START (1ull << 44) /* each run has the same times */
+#define QUIET_STEPS 80 /* at the end, for counts of flows */
+
+/* What became of a packet. */
+struct fate {
+	uint8_t left; /* by link; 0: it did not */
+	uint16_t len;
+	uint8_t data[TRAFFIC_FRAME_MAX];
+};
+
+struct outcome {
+	struct fate *fates;
+	uint64_t *orders; /* by flow, both ways: a hash of its packets in the order in which they left */
+	uint64_t counts[8][NF_COUNTERS_MAX], in[8], out[8][4], dropped[8][NF_DROPS_MAX], aborted[8];
+	int64_t held[8];
+};
+
+static struct traffic traffic;
+static struct outcome *now; /* that of the run that is on */
+static unsigned int next_in[TRAFFIC_LINKS], fed; /* packets, by what has been let in */
+static unsigned int schedule, step_now;
+static bool recording;
+static struct elastic_moved in_all; /* and as many changes */
+static unsigned int changes_made;
+
+/* An assertion must not leave the test while time stands still, as cmocka reads clocks. */
+static void must(bool ok, const char *what)
+{
+	if (ok)
+		return;
+	virtual_tsc_stop();
+	fail_msg("step %u: %s", step_now, what);
+}
+
+static void must_do(int rc, const struct err *err)
+{
+	if (!rc)
+		return;
+	virtual_tsc_stop();
+	fail_msg("step %u: %s: %s", step_now, err->path, err->msg);
+}
+
+static unsigned int pick(unsigned int n)
+{
+	return traffic_pick(&schedule, n);
+}
+
+static uint16_t mem_rx(struct link_rxq *q, struct rte_mbuf **pkts, uint16_t n)
+{
+	unsigned int link = q->link->name[0] == 'a', *at = &next_in[link];
+	uint16_t got = 0;
+
+	for (; got < n && *at < fed; ++*at) {
+		const struct traffic_packet *p = &traffic.packets[*at];
+		struct rte_mbuf *m;
+
+		if (p->link != link)
+			continue;
+		m = rte_pktmbuf_alloc(q->link->pool);
+		must(m, "no mbuf");
+		memcpy(rte_pktmbuf_append(m, p->len), p->data, p->len);
+		pkts[got++] = m;
+	}
+	return got;
+}
+
+static void note(struct rte_mbuf *m, uint8_t link)
+{
+	uint16_t len = (uint16_t)rte_pktmbuf_pkt_len(m);
+	const uint8_t *data = rte_pktmbuf_mtod(m, const uint8_t *);
+	uint32_t number = traffic_number(data, len), flow;
+	struct fate *f = &now->fates[number];
+
+	must(number < fed, "a packet that nobody has sent");
+	must(!f->left, "a packet has left twice");
+	*f = (struct fate){.left = link, .len = len};
+	memcpy(f->data, data, len);
+	flow = traffic.packets[number].flow;
+	if (flow) {
+		uint64_t *order = &now->orders[flow % FLOWS + (flow >> 31) * FLOWS];
+
+		*order = (*order ^ number) * 0x100000001b3u;
+	}
+	if (recording && link == 1 && traffic_pick(&traffic.seed, 2))
+		traffic_answer(&traffic, step_now + 1, data, len);
+}
+
+static uint16_t mem_tx(struct link_txq *q, uint16_t dest, struct rte_mbuf **pkts, uint16_t n)
+{
+	(void)dest;
+	for (uint16_t i = 0; i < n; i++) {
+		note(pkts[i], q->link->name[0] == 'l' ? 1 : 2);
+		rte_pktmbuf_free(pkts[i]);
+	}
+	return n;
+}
+
+static const struct link_ops mem_ops = {
+	.name = "mem", .reads = true, .writes = true, .unclassified = true, .rx = mem_rx, .tx = mem_tx,
+};
+LINK_REGISTER(mem_ops)
+
+#define RING "{\"type\":\"ring\",\"params\":{\"size\":128,\"on_full\":\"wait\"}}"
+#define MEM "{\"type\":\"mem\"}"
+#define PLAN                                                                                       \
+	"{\"engine\":{\"hugepages\":false,\"mbufs\":8191},\"links\":{\"outward\":" MEM ",\"answers\":" MEM \
+	",\"left\":" MEM ",\"back\":" MEM ",\"wire\":" RING ",\"in\":" RING ",\"away\":" RING       \
+	",\"home\":" RING "},\"nfs\":{"                                                            \
+	"\"acl\":{\"type\":\"acl\",\"params\":{\"rules\":[{\"action\":\"deny\",\"dport\":[6]},"      \
+	"{\"action\":\"permit\"}]}},"                                                              \
+	"\"nat\":{\"type\":\"nat\",\"params\":{\"seed\":1,\"pool\":[\"192.0.2.1\",\"192.0.2.2\"],"  \
+	"\"inside\":[\"10.0.0.0/8\"],\"udp_timeout_s\":0.2,\"transitory_timeout_s\":0.1,"          \
+	"\"established_timeout_s\":0.2,"                                                             \
+	"\"fragment_timeout_s\":0.1,\"sessions\":20000}},"                                         \
+	"\"fw\":{\"type\":\"firewall\",\"params\":{\"rules\":[{\"action\":\"permit\"}],\"flows\":20000,"  \
+	"\"udp_timeout_s\":0.2,\"syn_timeout_s\":0.1,\"closing_timeout_s\":0.1,"                   \
+	"\"fragment_timeout_s\":0.1,\"half_open\":8000}},"                                         \
+	"\"lb\":{\"type\":\"lb\",\"params\":{\"table_size\":251,\"idle_timeout_s\":0.2,"            \
+	"\"flows\":20000,\"vips\":[{\"address\":\"203.0.113.1\",\"backends\":[{\"address\":"        \
+	"\"198.51.100.1\"},{\"address\":\"198.51.100.2\"}]},{\"address\":\"2001:db8:b::1\","        \
+	"\"backends\":[{\"address\":\"2001:db8:c::1\"}]}]}},"                                      \
+	"\"mon\":{\"type\":\"monitor\",\"params\":{\"idle_timeout_s\":0.1,\"flows\":20000}}},"      \
+	"\"segments\":[{\"name\":\"ends\",\"cpus\":[0],\"inputs\":["                               \
+	"{\"link\":\"outward\",\"to\":\"link:wire\"},{\"link\":\"answers\",\"to\":\"link:in\","     \
+	"\"direction\":\"reverse\"},{\"link\":\"away\",\"to\":\"link:left\"},"                     \
+	"{\"link\":\"home\",\"to\":\"link:back\"}]},"                                              \
+	"{\"name\":\"chain\",\"elastic\":4,\"cpus\":%s,\"burst\":%u,\"inputs\":["                  \
+	"{\"link\":\"wire\",\"to\":\"acl\"},{\"link\":\"in\",\"to\":\"mon\",\"direction\":"         \
+	"\"reverse\"}],\"nodes\":{"                                                                \
+	"\"acl\":{\"forward\":{\"pass\":\"nat\"},\"reverse\":{\"pass\":\"link:home\"}},"           \
+	"\"nat\":{\"forward\":{\"out\":\"fw\"},\"reverse\":{\"out\":\"acl\"}},"                    \
+	"\"fw\":{\"forward\":{\"pass\":\"lb\"},\"reverse\":{\"pass\":\"nat\"}},"                   \
+	"\"lb\":{\"forward\":{\"out\":\"mon\"},\"reverse\":{\"out\":\"fw\"}},"                     \
+	"\"mon\":{\"forward\":{\"out\":\"link:away\"},\"reverse\":{\"out\":\"lb\"}}}}]}"
+
+static json_t *plan_json(unsigned int replicas, unsigned int burst)
+{
+	static const char *const cpus[] = {"[0]", "[0,0]", "[0,0,0]", "[0,0,0,0]"};
+	char text[4096];
+	json_t *json;
+
+	snprintf(text, sizeof(text), PLAN, cpus[replicas - 1], burst);
+	json = json_loads(text, 0, NULL);
+	must(json, "the plan is not JSON");
+	return json;
+}
+
+/* Some replica's turn, with the time standing still. */
+static void poll_one(struct engine *e)
+{
+	const struct worker *w = &e->workers[0];
+
+	replica_poll(w->replicas[pick(w->n_replicas)]);
+}
+
+static bool is_still(const struct engine *e)
+{
+	for (unsigned int l = 0; l < TRAFFIC_LINKS; l++)
+		if (next_in[l] < fed)
+			return false;
+	for (unsigned int i = 0; i < e->workers->n_replicas; i++) {
+		const struct replica *r = e->workers->replicas[i];
+
+		if (r->pending || elastic_waits(r))
+			return false;
+		for (unsigned int k = 0; k < r->n_inlets; k++) {
+			const struct link *l = r->inlets[k].q.link;
+
+			if (l->ops->written && !l->ops->taken(l, r->index, l->ops->written(l, r->index)))
+				return false;
+		}
+	}
+	return true;
+}
+
+static void drain(struct engine *e)
+{
+	do {
+		for (unsigned int i = 0; i < e->workers->n_replicas; i++)
+			replica_poll(e->workers->replicas[i]);
+	} while (!is_still(e));
+}
+
+/* As an lcore does that begins with these replicas. */
+static void begin(struct worker *w)
+{
+	busy_begin(&w->clock);
+	slicer_begin(&w->slicer, &w->clock, w->replicas, w->n_replicas);
+}
+
+/* A replica more or fewer, or buckets to others. */
+static void change(struct engine *e, unsigned int *replicas, unsigned int burst)
+{
+	struct elastic_moved moved = {0};
+	struct err err = {0};
+	uint8_t to[PKT_BUCKETS];
+	int rc;
+
+	changes_made++;
+	if (!pick(3)) {
+		json_t *json, *reply = NULL;
+
+		*replicas = 1 + pick(REPLICAS);
+		json = plan_json(*replicas, burst);
+		rc = engine_replan(e, json, &reply, &err);
+		begin(e->workers);
+		json_decref(reply);
+		json_decref(json);
+	} else {
+		for (unsigned int b = 0; b < PKT_BUCKETS; b++)
+			to[b] = pick(4) ? e->elastic[1]->owners[b] : (uint8_t)pick(*replicas);
+		rc = elastic_move(e, 1, to, &moved, &err);
+	}
+	in_all.buckets += moved.buckets;
+	in_all.waited += moved.waited;
+	must_do(rc, &err);
+}
+
+static void count(const struct engine *e)
+{
+	for (unsigned int r = 0; r < REPLICAS; r++)
+		for (unsigned int i = 0; i < e->plan->n_nfs; i++) {
+			const struct node *n = &e->replicas[1][r]->nodes[i];
+
+			now->in[i] += n->stats.in;
+			now->held[i] += n->stats.held;
+			now->aborted[i] += ends_sum(&n->stats.aborted);
+			for (unsigned int k = 0; k < 4; k++)
+				now->out[i][k] += n->stats.out[k];
+			for (unsigned int k = 0; k < NF_DROPS_MAX; k++)
+				now->dropped[i][k] += ends_sum(&n->stats.dropped[k]);
+			for (unsigned int k = 0; k < NF_COUNTERS_MAX; k++)
+				now->counts[i][k] += n->worker->counters[k];
+		}
+}
+
+/* What comes in with this step, and then its answers; in between some turns, and a change. */
+static void feed(struct engine *e, unsigned int upto, bool changes, unsigned int *replicas,
+		 unsigned int burst)
+{
+	fed = upto;
+	for (unsigned int i = 0; changes && i < pick(12); i++)
+		poll_one(e);
+	if (changes)
+		change(e, replicas, burst);
+	drain(e);
+}
+
+static unsigned int end_of(unsigned int from, unsigned int step, enum traffic_link link)
+{
+	while (from < traffic.n && traffic.packets[from].step == step && traffic.packets[from].link == link)
+		from++;
+	return from;
+}
+
+static void run_steps(struct engine *e, bool changes, unsigned int burst)
+{
+	unsigned int replicas = 1;
+
+	for (step_now = 0; step_now < STEPS + QUIET_STEPS; step_now++) {
+		bool quiet = step_now >= STEPS;
+
+		virtual_tsc += STEP_CYCLES;
+		drain(e); /* everybody's tick is at this time, with every bucket at home */
+		if (quiet)
+			continue;
+		/* The answers to the step before were recorded when those left. */
+		feed(e, end_of(fed, step_now, TRAFFIC_ANSWERS), changes, &replicas, burst);
+		if (recording)
+			traffic_make(&traffic, step_now, PACKETS);
+		feed(e, end_of(fed, step_now, TRAFFIC_OUTWARD), changes, &replicas, burst);
+		if (recording)
+			traffic_stray(&traffic, step_now + 1);
+	}
+}
+
+static void idle(struct engine *e)
+{
+	poll_one(e);
+}
+
+static void run(struct outcome *o, bool changes, unsigned int seed, unsigned int burst)
+{
+	json_t *json = plan_json(1, burst);
+	struct engine e = {.idle = idle};
+	struct plan *plan;
+	struct err err = {0};
+
+	schedule = seed;
+	o->fates = calloc(TRAFFIC_MAX, sizeof(*o->fates));
+	o->orders = calloc(2 * FLOWS, sizeof(*o->orders));
+	must(o->fates && o->orders, "out of memory");
+	now = o;
+	fed = next_in[0] = next_in[1] = 0;
+	must_do(plan_parse(json, &plan, &err), &err);
+	must_do(engine_make(&e, plan, &err), &err);
+	must(virtual_tsc_start(), "this kernel cannot make RDTSC fault (PR_SET_TSC)");
+	virtual_tsc = VIRTUAL_START;
+	begin(e.workers);
+	run_steps(&e, changes, burst);
+	virtual_tsc_stop();
+	count(&e);
+	engine_stop(&e);
+	plan_free(plan);
+	json_decref(json);
+}
+
+static void compare(const struct outcome *a, const struct outcome *b)
+{
+	for (unsigned int i = 0; i < traffic.n; i++)
+		if (memcmp(&a->fates[i], &b->fates[i], sizeof(a->fates[i])))
+			fail_msg("packet %u of flow %u: left by %u, and by %u with changes", i,
+				 traffic.packets[i].flow, a->fates[i].left, b->fates[i].left);
+	assert_memory_equal(a->orders, b->orders, 2 * FLOWS * sizeof(*a->orders));
+	assert_memory_equal(a->in, b->in, sizeof(a->in));
+	assert_memory_equal(a->out, b->out, sizeof(a->out));
+	assert_memory_equal(a->held, b->held, sizeof(a->held));
+	assert_memory_equal(a->aborted, b->aborted, sizeof(a->aborted));
+	assert_memory_equal(a->dropped, b->dropped, sizeof(a->dropped));
+}
+
+/* All but what depends on who was asked: the parts of acl's cache, and sessions found at the first look. */
+static void compare_counters(const struct plan *plan, const struct outcome *a, const struct outcome *b)
+{
+	for (unsigned int i = 0; i < plan->n_nfs; i++) {
+		const char *const *names = plan->nfs[i].ops->counters;
+
+		for (unsigned int k = 0; names && names[k]; k++)
+			if (strncmp(names[k], "cache-", 6) && strcmp(names[k], "hits") &&
+			    a->counts[i][k] != b->counts[i][k])
+				fail_msg("%s %s: %lu, and %lu with changes", plan->nfs[i].name, names[k],
+					 a->counts[i][k], b->counts[i][k]);
+	}
+}
+
+static uint64_t counted(const struct plan *plan, const struct outcome *o, const char *nf, const char *name)
+{
+	for (unsigned int i = 0; i < plan->n_nfs; i++)
+		for (unsigned int k = 0; !strcmp(plan->nfs[i].name, nf); k++)
+			if (!strcmp(plan->nfs[i].ops->counters[k], name))
+				return o->counts[i][k];
+	fail_msg("%s has no %s", nf, name);
+	return 0;
+}
+
+/* Flows have begun, changed and ended, both ways; otherwise the comparison says little. */
+static void assert_all_ways(const struct plan *plan, const struct outcome *o)
+{
+	unsigned int left[3] = {0};
+
+	for (unsigned int i = 0; i < traffic.n; i++)
+		left[o->fates[i].left]++;
+	assert_true(left[0] > 5000 && left[1] > 20000 && left[2] > 10000);
+	assert_true(counted(plan, o, "nat", "new-sessions") > 2000);
+	assert_true(counted(plan, o, "nat", "expired") > 2000);
+	assert_true(counted(plan, o, "fw", "expired") > 1000);
+	assert_true(counted(plan, o, "lb", "new-flows") > 1000);
+	assert_true(counted(plan, o, "mon", "records") > 2000);
+}
+
+static void outcome_free(struct outcome *o)
+{
+	free(o->fates);
+	free(o->orders);
+}
+
+static void test_same_fates(void **state)
+{
+	unsigned int seed = getenv("ELASTIC_SEED") ? (unsigned int)atoi(getenv("ELASTIC_SEED")) : 1;
+	json_t *json = plan_json(1, 32);
+	struct err err = {0};
+	struct plan *plan;
+
+	(void)state;
+	assert_int_equal(plan_parse(json, &plan, &err), 0);
+	for (unsigned int i = 0; i < 2; i++) {
+		unsigned int burst = i ? 5 : 32;
+		struct outcome one = {0}, many = {0};
+
+		traffic_open(&traffic, seed + i);
+		recording = true;
+		run(&one, false, 1, burst);
+		recording = false;
+		run(&many, true, seed + 100 * i, burst);
+		compare(&one, &many);
+		compare_counters(plan, &one, &many);
+		assert_all_ways(plan, &one);
+		outcome_free(&one);
+		outcome_free(&many);
+		traffic_close(&traffic);
+	}
+	/* Some of them under way, or the order of a move's steps would not be seen. */
+	assert_true(changes_made > 5000 && in_all.buckets > 100000 && in_all.waited > 500);
+	print_message("%u changes, %u buckets moved, %lu packets waited\n", changes_made, in_all.buckets,
+		      in_all.waited);
+	plan_free(plan);
+	json_decref(json);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_fates)};
+
+	/* Before time stands still, which EAL would wait for. */
+	if (test_eal_start("768") < 0)
+		return 1;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
