@@ -127,7 +127,7 @@ def _checked(answer: PlacementAnswer) -> str:
     """What the checker says, a program by itself."""
     program = Path(check_placement.__file__)
     ended = subprocess.run(
-        [sys.executable, "-I", str(program), "/dev/stdin"],
+        [sys.executable, "-I", str(program)],
         input=answer.model_dump_json(),
         capture_output=True,
         text=True,

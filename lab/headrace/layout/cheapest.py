@@ -164,13 +164,20 @@ class PricedWays:
     @classmethod
     def at(cls, tables: WayTables, shares: Array, prices: Prices, whole: Any) -> PricedWays:
         """`shares` in parts of `whole`, which prices of limits and of time are multiplied by."""
-        problem = tables.problem
         exact = prices.areas.dtype == object
-        kind: Any = object if exact else float
         fits = shares < NEVER
         size = np.where(fits, shares, 0)
         size = size.astype(np.int64).astype(object) if exact else size
-        cost = size * prices.areas[None, None, None, :, None]
+        cost = np.where(fits, size * prices.areas[None, None, None, :, None], NEVER)
+        return cls.of(tables, cost, prices, whole)
+
+    @classmethod
+    def of(cls, tables: WayTables, lcores: Array, prices: Prices, whole: Any) -> PricedWays:
+        """`lcores`: what segments cost of lcores; NEVER: there is none such."""
+        problem = tables.problem
+        kind: Any = object if prices.limits.dtype == object else float
+        fits = lcores < NEVER
+        cost = np.where(fits, lcores, 0)
         cost = cost + tables.ns.astype(kind) * (prices.chains * whole)[:, None, None, None, None]
         for a, area in enumerate(problem.areas):
             if area.limit is not None:

@@ -6,20 +6,24 @@ answer. It reads the answer's file and nothing else:
 
     python3 check_placement.py ANSWER.json
 
-Status 0: accepted; 1: rejected, with the reason. docs/placement.md says what is checked.
+Without a file it reads its standard input. Status 0: accepted; 1: rejected, with the reason.
+docs/placement.md says what is checked.
 """
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import itertools
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 Json = dict[str, Any]  # as the file has it
+# chain, first, end, area, cycles: what a segment costs of lcores
+Cost = Callable[[Json, int, int, int, int], int | None]
 
 WHOLE = FINE = 10_000
 INFINITE = float("inf")
@@ -156,32 +160,84 @@ def dual_feasible(item: int, room: int, step: int) -> int:
     return item * step if scaled % room == 0 else scaled // room * room
 
 
+def by_load(problem: Json, mode: Json, bound: Json, room: int) -> tuple[Cost, int]:
+    """What a segment costs of lcores by what it takes of them; and the number that all is in."""
+    (each, common), scale = counted(problem, mode, bound)
+
+    def cost(chain: Json, first: int, end: int, area: int, fine: int) -> int | None:
+        most = min(problem["areas"][area]["cores"] * mode["threads"], len(chain["spread"]))
+        items = [(k, replica(chain, fine, k)) for k in range(1, most + 1)]
+        sizes = [k * dual_feasible(item, room, bound["step"]) for k, item in items if item <= room]
+        price = bound["areas"][area] * common + scale * each[area]
+        return price * min(sizes) if sizes else None
+
+    return cost, room * max(1, bound["step"]) * common
+
+
+def by_items(problem: Json, mode: Json, bound: Json, room: int) -> tuple[Cost, int]:
+    """The same by prices of its replicas' loads."""
+    prices: dict[tuple[int, int | None, int, int], Json] = {
+        (one["area"], one["chain"], one["first"], one["end"]): one for one in bound["items"]
+    }
+    names = {chain["name"]: c for c, chain in enumerate(problem["chains"])}
+    require(len(names) == len(problem["chains"]), "two chains have one name")
+
+    def cost(chain: Json, first: int, end: int, area: int, fine: int) -> int | None:
+        most = min(problem["areas"][area]["cores"] * mode["threads"], len(chain["spread"]))
+        here = first_of(problem, area)
+        kind = prices.get((here, names[chain["name"]], first, end), prices.get((here, None, 0, 0)))
+        costs = []
+        for k in range(1, most + 1):
+            item = replica(chain, fine, k)
+            if item <= room:
+                costs.append(0 if kind is None else k * price_of(kind, item // bound["grain"]))
+        return min(costs) if costs else None
+
+    return cost, 1
+
+
+def price_of(kind: Json, size: int) -> int:
+    at = bisect.bisect_right(kind["sizes"], size)
+    return int(kind["prices"][at - 1]) if at else 0
+
+
+def first_of(problem: Json, area: int) -> int:
+    """The area in the same place of the first server, where all are of one type."""
+    if len({server["type"] for server in problem["servers"]}) > 1:
+        return area
+    return int(area % (len(problem["areas"]) // len(problem["servers"])))
+
+
+def counted(problem: Json, mode: Json, bound: Json) -> tuple[tuple[list[int], int], int]:
+    """What the aim counts for an lcore of each area, a server's own evenly for each of its lcores:
+    as whole numbers over a common denominator; and the bound's scale."""
+    lcores = [0] * len(problem["servers"])
+    for area in problem["areas"]:
+        lcores[area["server"]] += area["cores"] * mode["threads"]
+    if problem["aim"] == "rate":
+        return ([0] * len(problem["areas"]), 1), bound["scale"]
+    common = 1
+    for count in lcores:
+        common *= count // gcd(common, count)
+    each = []
+    for area in problem["areas"]:
+        owner = problem["servers"][area["server"]]
+        fixed = {"all": owner["fixed"], "servers": 1, "rest": 0}[bound["part"]]
+        own = 0 if bound["part"] == "servers" else owner["each"]
+        each.append(own * common + fixed * common // lcores[area["server"]])
+    return (each, common), bound["scale"]
+
+
 def least(
-    problem: Json,
-    mode: Json,
-    chain: Json,
-    room: int,
-    bound: Json,
-    price_ns: int,
-    lcores: list[int],
-    common: int,
+    problem: Json, chain: Json, bound: Json, price_ns: int, cost_of: Cost, unit: int
 ) -> float:
-    """The least that any way of a chain costs at the bound's prices."""
-    step, scale = bound["step"], bound["scale"]
-    whole = room * max(1, step)
+    """The least that any way of a chain costs at the bound's prices, in parts of `unit`."""
     weight = 0 if bound["part"] == "servers" else problem["weight_ns"]
-    ns = (price_ns + scale * weight) * whole * common
+    ns = (price_ns + bound["scale"] * weight) * unit
     best: float = INFINITE
     for door in chain["doors"]:
-        server = door["server"]
-        owner = problem["servers"][server]
-        counted = 0
-        if problem["aim"] != "rate":
-            fixed = {"all": owner["fixed"], "servers": 1, "rest": 0}[bound["part"]]
-            each = 0 if bound["part"] == "servers" else owner["each"]
-            counted = scale * (each * common + fixed * common // lcores[server])
-        areas = [i for i, a in enumerate(problem["areas"]) if a["server"] == server]
-        paid = sum(bound["limits"][i] * u for i, u in door["uses"]) * whole * common
+        areas = [i for i, a in enumerate(problem["areas"]) if a["server"] == door["server"]]
+        paid = sum(bound["limits"][i] * u for i, u in door["uses"]) * unit
         cheapest: list[dict[int | None, float]] = [{} for _ in range(len(chain["functions"]) + 1)]
         cheapest[0] = {None: paid}
         for first in range(len(chain["functions"])):
@@ -191,33 +247,86 @@ def least(
                     for before, sofar in cheapest[first].items():
                         come = origin(problem, door if before is None else before, area)
                         by_origin[come] = min(sofar, by_origin.get(come, INFINITE))
-                    most = problem["areas"][area]["cores"] * mode["threads"]
-                    price = bound["areas"][area] * common + counted
                     for come, sofar in by_origin.items():
                         fine = work(chain, first, end, area, come)
-                        items = []
-                        for k in range(1, min(most, len(chain["spread"])) + 1):
-                            item = replica(chain, fine, k)
-                            if item <= room:
-                                items.append(k * dual_feasible(item, room, step))
-                        if not items:
+                        cost = cost_of(chain, first, end, area, fine)
+                        if cost is None:
                             continue
-                        total = sofar + price * min(items)
-                        total += ns * delay(chain, first, end, area, come)
+                        total = sofar + cost + ns * delay(chain, first, end, area, come)
                         for limit, amount in taken(problem, chain, first, end, area, come):
-                            total += bound["limits"][limit] * amount * whole * common
+                            total += bound["limits"][limit] * amount * unit
                         if total < cheapest[end].get(area, INFINITE):
                             cheapest[end][area] = total
         best = min([best, *cheapest[-1].values()])
     return best
 
 
+def dearest(problem: Json, bound: Json, area: int, units: int) -> int:
+    """The most that items which fit on one lcore of an area are worth: no more than it may poll,
+    of each chain some that have no function twice, and any of those without prices of their own."""
+    most = problem["lcore_segments"]
+    total = [[0] * (units + 1) for _ in range(most + 1)]  # by items, by load: at most
+    here = [one for one in bound["items"] if one["area"] == first_of(problem, area)]
+    for c, chain in enumerate(problem["chains"]):
+        own = sorted((one for one in here if one["chain"] == c), key=lambda one: one["end"])
+        reached = {0: total}  # with segments of the chain up to a function
+        for one in own:
+            require(0 <= one["first"] < one["end"] <= len(chain["functions"]), "no such segment")
+            if one["end"] not in reached:
+                reached[one["end"]] = [list(row) for row in reached[max(reached)]]
+            before = reached[max(end for end in reached if end <= one["first"])]
+            for count in range(1, most + 1):
+                put(reached[one["end"]], count, before[count - 1], one, units)
+        total = reached[max(reached)]
+    for one in (one for one in here if one["chain"] is None):
+        for count in range(1, most + 1):
+            total[count] = list(map(max, total[count], total[count - 1]))
+            put(total, count, total[count - 1], one, units)
+    return max(row[-1] for row in total)
+
+
+def put(rows: list[list[int]], count: int, before: list[int], one: Json, units: int) -> None:
+    """One item more, of any of its sizes."""
+    row, last = rows[count], 0
+    for size, price in zip(one["sizes"], one["prices"], strict=True):
+        if price > last and size <= units:
+            more = [value + price for value in before[: units + 1 - size]]
+            row[size:] = map(max, row[size:], more)
+            last = price
+    rows[count] = row
+
+
+def check_items(problem: Json, mode: Json, bound: Json, room: int) -> None:
+    """An lcore's price, and what the aim counts for it, are what any pattern of items is worth."""
+    (each, common), scale = counted(problem, mode, bound)
+    names = [(one["area"], one["chain"], one["first"], one["end"]) for one in bound["items"]]
+    require(len(set(names)) == len(names), "items have prices twice")
+    require(bound["step"] == 0, "a step, with items' prices")
+    for one in bound["items"]:
+        require(
+            all(a < b for a, b in itertools.pairwise(one["sizes"]))
+            and all(0 <= a <= b for a, b in itertools.pairwise([0, *one["prices"]]))
+            and all(size >= 0 for size in one["sizes"])
+            and len(one["sizes"]) == len(one["prices"]),
+            "sizes or prices of items do not ascend",
+        )
+    known: dict[int, int] = {}
+    for area, price in enumerate(bound["areas"]):
+        alike = first_of(problem, area)
+        if alike not in known:
+            known[alike] = dearest(problem, bound, area, room // bound["grain"])
+        require(
+            price * common + scale * each[area] >= known[alike] * common,
+            f"items on an lcore of area {area} are worth {known[alike]}",
+        )
+
+
 def check_mode(problem: Json, bound: Json) -> None:
-    """Lagrange: prices for lcores, limits and time over a goal; what all chains cost at least at
-    them, each by itself, less what all that is there is worth."""
+    """Lagrange: prices for lcores, or for what is on them, for limits and time over a goal; what
+    all chains cost at least at them, each by itself, less what all that there is is worth."""
     mode = problem["modes"][bound["mode"]]
     prices = [*bound["areas"], *bound["limits"], *bound["chains"]]
-    require(bound["scale"] > 0 and bound["step"] >= 0, "scale or step")
+    require(bound["scale"] > 0 and bound["step"] >= 0 and bound["grain"] >= 0, "scale or step")
     require(all(isinstance(p, int) and p >= 0 for p in prices), "a price is negative")
     require(
         [len(bound[key]) for key in ("areas", "limits", "chains")]
@@ -230,33 +339,29 @@ def check_mode(problem: Json, bound: Json) -> None:
     if room <= 0:
         require(free, "no room")
         return
-    lcores = [0] * len(problem["servers"])
-    for area in problem["areas"]:
-        lcores[area["server"]] += area["cores"] * mode["threads"]
-    common = 1  # so that a server's fixed costs are whole numbers for each lcore
-    for count in [] if free else lcores:
-        common *= count // gcd(common, count)
-    whole = room * max(1, bound["step"])
+    if bound["grain"]:
+        check_items(problem, mode, bound, room)
+    cost_of, unit = (by_items if bound["grain"] else by_load)(problem, mode, bound, room)
     total = 0
     for chain, price in zip(problem["chains"], bound["chains"], strict=True):
         limit = chain["within_ns"]
         require(limit is not None or price == 0, f"{chain['name']}: a price without a goal")
-        cost = least(problem, mode, chain, room, bound, price, lcores, common)
+        cost = least(problem, chain, bound, price, cost_of, unit)
         if cost == INFINITE:
             require(bound["surplus"] is None, "a chain has no way at all")
             return
-        total += int(cost) - price * (limit or 0) * whole * common
+        total += int(cost) - price * (limit or 0) * unit
     for area, price in zip(problem["areas"], bound["areas"], strict=True):
-        total -= price * area["cores"] * mode["threads"] * whole * common
+        total -= price * area["cores"] * mode["threads"] * unit
     for limit, price in zip(problem["limits"], bound["limits"], strict=True):
-        total -= price * (limit["capacity"] * full // WHOLE) * whole * common
+        total -= price * (limit["capacity"] * full // WHOLE) * unit
     require(total == bound["surplus"], f"mode {bound['mode']}: the surplus is {total}")
     if free:
         require(total > 0, f"mode {bound['mode']}: {full} is not refuted")
     else:
-        proven = ceil(int(total), whole * common * bound["scale"])
-        unit = multiple(problem, bound["part"])
-        proven = ceil(proven, unit) * unit
+        proven = ceil(int(total), unit * bound["scale"])
+        least_step = multiple(problem, bound["part"])
+        proven = ceil(proven, least_step) * least_step
         require(proven == bound["bound"], f"mode {bound['mode']}: {proven} is proven")
 
 
@@ -332,6 +437,13 @@ def check_enumerated(problem: Json, certificate: Json) -> None:
     require(best is not None and best >= certificate["bound"], f"one has the value {best}")
 
 
+def seal(certificate: Json) -> str:
+    """So that a number which is altered is found where what it proves happens to be the same."""
+    rest = {key: value for key, value in certificate.items() if key != "seal"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def check(answer: Json) -> None:
     problem, placement = answer["problem"], answer["placement"]
     require(0 <= placement["mode"] < len(problem["modes"]), "no such mode")
@@ -342,6 +454,7 @@ def check(answer: Json) -> None:
     require(worth is not None, "the placement does not meet the goals")
     require(worth == answer["value"], f"the placement is worth {worth}, not {answer['value']}")
     certificate = answer["certificate"]
+    require(certificate["seal"] == seal(certificate), "not as it was sealed: something is altered")
     require(certificate["bound"] <= worth, "the bound is above the value")
     if certificate["enumerated"] is not None:
         check_enumerated(problem, certificate)
@@ -359,10 +472,12 @@ def check(answer: Json) -> None:
 
 
 def main() -> int:
-    answer = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     try:
+        file = sys.argv[1] if len(sys.argv) > 1 else "-"
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        answer = json.loads(text)
         check(answer)
-    except (Rejected, KeyError, IndexError, TypeError, ValueError) as error:
+    except (Rejected, OSError, KeyError, IndexError, TypeError, ValueError) as error:
         print(f"rejected: {error}")
         return 1
     print(f"accepted: value {answer['value']}, bound {answer['certificate']['bound']}")

@@ -114,7 +114,7 @@ class Relaxation:
         relaxed = None
         for number in range(_ROUNDS):
             own = np.array(counted, dtype=float) / common
-            paid = Prices(prices.areas + own, prices.limits, prices.chains + self._weight())
+            paid = Prices(prices.areas + own, prices.limits, prices.chains + self.weight)
             ways = PricedWays.at(self.tables, shares, paid, float(self.whole))
             added = master.add(ways, shares, first=number == 0)
             if (relaxed is not None and not added) or (time.monotonic() > until and relaxed):
@@ -128,7 +128,9 @@ class Relaxation:
     def _nothing(self) -> tuple[Array, Array]:
         return np.zeros(len(self.problem.limits)), np.zeros(len(self.problem.chains))
 
-    def _weight(self) -> int:
+    @property
+    def weight(self) -> int:
+        """What a nanosecond of latency counts."""
         return 0 if self.free or self.part == "servers" else self.problem.weight_ns
 
     # --- the bound ---
@@ -144,7 +146,7 @@ class Relaxation:
         )
         limits = np.array([int(p) * common for p in prices.limits], dtype=object)
         chains = np.array(
-            [(int(p) + SCALE * self._weight()) * common for p in prices.chains], dtype=object
+            [(int(p) + SCALE * self.weight) * common for p in prices.chains], dtype=object
         )
         least = PricedWays.at(
             self.tables, shares, Prices(areas, limits, chains), self.whole
@@ -164,13 +166,15 @@ class Relaxation:
     def bound(self, surplus: int) -> int:
         """The least value that the surplus allows, of those that there are."""
         _, common = self.counted()
-        unit = self._unit
-        return unit * up(surplus, self.whole * common * SCALE * unit)
+        return self.least_value(surplus, self.whole * common * SCALE)
+
+    def least_value(self, surplus: int, scale: int) -> int:
+        return self._unit * up(surplus, scale * self._unit)
 
     @property
     def _unit(self) -> int:
         """What all values are a multiple of, where no latencies are in them."""
-        if self._weight():
+        if self.weight:
             return 1
         fixed = {"all": [s.fixed for s in self.problem.servers], "servers": [1], "rest": []}[
             self.part
@@ -287,7 +291,7 @@ class _Master:
             )
             for limit, amount in segment_uses(problem, chain, segment, key.origin):
                 limits[limit] = limits.get(limit, 0.0) + amount
-        return WayColumn(c, way, lcores, limits, ns, counted + self.of._weight() * ns)
+        return WayColumn(c, way, lcores, limits, ns, counted + self.of.weight * ns)
 
     def solve(self) -> Relaxed | None:
         """None: the solver lost its way in rounding errors."""

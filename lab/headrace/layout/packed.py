@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ways of chains put on lcores, and a local search over ways and numbers of replicas."""
+"""Ways of chains put on lcores: where to begin searching (annealed.py)."""
 
 from __future__ import annotations
 
 import itertools
 import random
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -33,8 +32,6 @@ from headrace.spec.placement import (
 Slot = tuple[int, int]  # chain, which segment of its way
 Score = tuple[float, float]
 _EVENED, _POWER, _FEW = 60_000, 24, 8  # moves; chains up to which none is needed
-_IDLE = 1500  # moves without a gain
-_UNKEPT = 1e6  # a score beyond it: a goal is not kept
 
 
 @dataclass(frozen=True)
@@ -159,7 +156,7 @@ class Packer:
             return ways
         for _ in range(_EVENED if len(ways) > _FEW else 0):
             several = self.random.sample(range(len(ways)), 2)
-            places = [_place(ways[c]) for c in reversed(several)]
+            places = [place_of(ways[c]) for c in reversed(several)]
             there = [self._by_place[c].get(p, []) for c, p in zip(several, places, strict=True)]
             if not all(there):
                 continue
@@ -251,7 +248,7 @@ class Packer:
         over, latency = 0, 0
         used = [0] * len(problem.limits)
         for c, way in enumerate(draft.ways):
-            ns, limits = self._known(c, way)
+            ns, limits = self.known(c, way)
             latency += ns
             over += max(0, ns - (problem.chains[c].within_ns or ns))
             for i, amount in limits:
@@ -278,7 +275,7 @@ class Packer:
         unkept = 1e9 * (max(0, most - problem.full) + over)
         return total + unkept, latency if self.swift else -squares
 
-    def _known(self, chain: int, way: ChainWay) -> tuple[int, list[tuple[int, int]]]:
+    def known(self, chain: int, way: ChainWay) -> tuple[int, list[tuple[int, int]]]:
         """A way's latency, and what it uses of limits."""
         name = chain, way
         if name not in self._ways:
@@ -300,96 +297,18 @@ class Packer:
             ways.append(ChosenWay(door=way.door, segments=segments))
         return ChosenPlacement(mode=self.mode, ways=tuple(ways))
 
-    # --- searching ---
-
-    def improve(self, draft: Draft, enough: float, until: float, again: bool = False) -> Draft:
-        """Moves of one chain or one segment, taken where nothing gets worse by them. `again`: where
-        none gains any more, from a few moves away on, until the time is over."""
-        best = draft
-        idle = 0
-        while best.score[0] > enough and time.monotonic() < until:
-            if idle >= _IDLE:
-                if not again:
-                    break
-                draft, idle = self._away(best), 0
-            other, areas = self._moved(draft)
-            self.pack(other, areas)
-            if other.score <= draft.score:
-                idle = 0 if other.score < draft.score else idle + 1
-                draft = other
-            else:
-                idle += 1
-            if draft.score < best.score:
-                best = draft
-        return best
-
-    def _away(self, draft: Draft) -> Draft:
-        for _ in range(self.random.randint(2, 6)):
-            other, areas = self._moved(draft)
-            self.pack(other, areas)
-            if other.score[0] < _UNKEPT:
-                draft = other
-        return draft
-
-    def _moved(self, draft: Draft) -> tuple[Draft, list[int]]:
-        """Another draft, and the areas in which it differs."""
-        other = Draft(list(draft.ways), dict(draft.replicas), dict(draft.areas), draft.score)
-        areas: dict[int, None] = {}
-        for _ in range(self.random.choice((1, 1, 1, 2))):
-            slot, kind = self._some(other), self.random.random()
-            chain = slot[0]
-            areas |= dict.fromkeys(key.area for key in other.ways[chain].segments)
-            if kind < 0.2:
-                self._change(other, chain, self.random.choice(self.pool[chain]), areas)
-            elif kind < 0.5:
-                self._swap(other, chain, self.random.randrange(len(other.ways)), areas)
-            else:
-                key = other.ways[chain].segments[slot[1]]
-                most = self.most(chain, key)
-                steps = (-1, 1, 2, most, self.random.randint(1, most))
-                wanted = other.replicas[slot] + self.random.choice(steps)
-                other.replicas[slot] = min(most, max(1, wanted))
-        return other, list(areas)
-
-    def _change(self, draft: Draft, chain: int, way: ChainWay, areas: dict[int, None]) -> None:
-        full = self.problem.full
-        if self.free and draft.score[0] < _UNKEPT:
-            full = int(draft.score[0])
-        room = capacity(self.problem, self.problem.modes[self.mode], full)
-        for one in (draft.ways[chain], way):
-            areas |= dict.fromkeys(key.area for key in one.segments)
-        self._take(draft, chain, way, room)
-
-    def _swap(self, draft: Draft, a: int, b: int, areas: dict[int, None]) -> None:
-        """Two chains change ports and places, where both have ways there."""
-        here, there = draft.ways[a], draft.ways[b]
-        to_b = self._by_place[a].get(_place(there))
-        to_a = self._by_place[b].get(_place(here))
-        if a != b and to_b and to_a:
-            self._change(draft, a, self.random.choice(to_b), areas)
-            self._change(draft, b, self.random.choice(to_a), areas)
-
     @cached_property
     def _by_place(self) -> list[dict[tuple[int, int, int], list[ChainWay]]]:
         tables: list[dict[tuple[int, int, int], list[ChainWay]]] = []
         for several in self.pool:
             table: dict[tuple[int, int, int], list[ChainWay]] = {}
             for way in several:
-                table.setdefault(_place(way), []).append(way)
+                table.setdefault(place_of(way), []).append(way)
             tables.append(table)
         return tables
 
-    def _some(self, draft: Draft) -> Slot:
-        """A segment: any, or as often one of the fullest area."""
-        known = {a: packed for a, packed in draft.areas.items() if packed and packed.lcores}
-        if known and self.random.random() < 0.5:
-            fullest = max(known, key=lambda a: known[a].most)
-            return self.random.choice(list(known[fullest].lcores))
-        chain = self.random.randrange(len(draft.ways))
-        return chain, self.random.randrange(len(draft.ways[chain].segments))
 
-
-def _place(way: ChainWay) -> tuple[int, int, int]:
+def place_of(way: ChainWay) -> tuple[int, int, int]:
     """Port, and where the first and the last segment are."""
     return way.door, way.segments[0].area, way.segments[-1].area
 

@@ -2,9 +2,9 @@
 """Placing chains: a placement, and a certificate of how far it can be from the best.
 
 For each mode of the servers' threads: prices and ways by Lagrange (lagrange.py), a start from these
-and a local search (packed.py), then CP-SAT over all ways of small problems, or those that were met
-(solved.py). Where the prices' bound stays below the value and there are few placements, all of them
-are the proof (enumerated.py).
+and annealing (annealed.py), and CP-SAT over all ways of small problems (solved.py). Where the
+prices' bound stays below the value it is looked for with patterns of items (pattern_bound.py), and
+where there are few placements all of them are the proof (enumerated.py).
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from functools import cached_property
 
 from headrace.errors import BadInput, HeadraceError
 from headrace.layout import solved
+from headrace.layout.annealed import Annealer
 from headrace.layout.cheapest import ChainWay, Prices, WayTables
 from headrace.layout.enumerated import ENUMERATED_MAX, enumerate_all, how_many
 from headrace.layout.lagrange import BoundPart, Relaxation, Relaxed, first_server, in_whole
 from headrace.layout.packed import Draft, Packer, everywhere
+from headrace.layout.pattern_bound import PatternBound
 from headrace.layout.placing import loads_of, value_of
 from headrace.spec.placement import (
     WHOLE,
@@ -32,7 +34,9 @@ from headrace.spec.placement import (
 )
 
 _ALL_ARCS = 400  # up to so many CP-SAT has all ways
-_VARIABLES = 30_000  # beyond, CP-SAT is not ready with its model in seconds
+_SMALL_S = 0.2  # of annealing, where CP-SAT has all ways
+_PART = 0.15  # of the way from a bound to a value: what patterns refute at least, mostly
+_FURTHER = 500  # by this part of it a load that is refuted is raised
 _STEPS = (0, 1, 2, 3, 4)  # dual feasible functions that are tried
 _TIE_S = 0.5  # for a placement that the aim counts alike, with less latency
 _COUNTED = WHOLE // 100  # by loads below, the aim `rate` would be off by over a hundredth
@@ -79,19 +83,34 @@ class Placing:
 
     def answer(self) -> PlacementAnswer:
         modes = [self._mode(number) for number in range(len(self.problem.modes))]
-        for mode in modes:
-            self._placed(mode, self._until(0.35))
+        self._compiled(modes)
+        for left, mode in zip(range(len(modes), 0, -1), modes, strict=True):
+            now = time.monotonic()
+            self._placed(mode, now + (self._until(0.4) - now) / left)
         best = self._best(modes)
         self._counted(best)
         for mode in modes:
             self._bounded(mode, best)
         if best is None or best[0] > self._bound(modes):
             for mode in sorted(modes, key=lambda m: m.best.score if m.best else (9e99, 0.0)):
-                self._solved(mode, self._until(0.95), best)
+                self._solved(mode, self._until(0.5))
             best = self._best(modes)
+            for left, mode in zip(range(len(modes), 0, -1), modes, strict=True):
+                now = time.monotonic()
+                self._by_patterns(mode, best, now + (self._until(0.9) - now) / left)
             for mode in modes:
-                self._bounded(mode, best)
+                self._annealed(mode, mode.best, self._until(1.0))
+            best = self._best(modes)
         return self._answer(modes, best)
+
+    def _compiled(self, modes: Sequence[_Mode]) -> None:
+        """Compiling the loop of annealing takes seconds, once after an installation: these are
+        none of those that there are to look for a placement."""
+        began = time.monotonic()
+        for mode in modes[:1]:
+            if all(mode.packer.pool):
+                Annealer(mode.packer).improve(mode.packer.start(mode.packer.spread(), 1), 0, began)
+        self.began += time.monotonic() - began
 
     def _counted(self, best: tuple[int, ChosenPlacement] | None) -> None:
         """How often rates fit is a ratio of whole loads: of small ones it is off by too much."""
@@ -139,13 +158,24 @@ class Placing:
         """A start from the ways that the linear program has most of, and a local search."""
         if any(not several for several in mode.packer.pool):
             return
-        enough = mode.bound
         ways = mode.packer.spread()
-        full = max(1, enough) if self.problem.aim == "rate" else self.problem.full
+        full = max(1, mode.bound) if self.problem.aim == "rate" else self.problem.full
         draft = mode.packer.start(ways, full)
         if self._times > 1:
-            draft = self._by_server(mode, draft, until)
-        self._keep(mode, mode.packer.improve(draft, enough, until))
+            now = time.monotonic()
+            draft = self._by_server(mode, draft, now + (until - now) / 2)
+        self._annealed(mode, draft, until)
+
+    def _annealed(self, mode: _Mode, draft: Draft | None, until: float) -> None:
+        if draft is None or draft.score[0] <= mode.bound or time.monotonic() >= until:
+            return
+        if self._small(mode):
+            until = min(until, time.monotonic() + _SMALL_S)
+        self._keep(mode, Annealer(mode.packer).improve(draft, mode.bound, until))
+
+    def _small(self, mode: _Mode) -> bool:
+        """CP-SAT has all ways."""
+        return len(solved.all_arcs(mode.packer)) <= _ALL_ARCS
 
     def _by_server(self, mode: _Mode, draft: Draft, until: float) -> Draft:
         """Each server's chains by themselves: moves are as fast as on one server. From the server
@@ -165,8 +195,8 @@ class Placing:
             now = time.monotonic()
             ways = [_shifted(draft.ways[c], -server * areas, -server * doors) for c in chains]
             full = max(1, mode.bound) if self.problem.aim == "rate" else self.problem.full
-            best = alone.improve(
-                alone.start(ways, full), mode.bound, now + (until - now) / left, again=True
+            best = Annealer(alone).improve(
+                alone.start(ways, full), mode.bound, now + (until - now) / left
             )
             for i, c in enumerate(chains):
                 draft.ways[c] = _shifted(best.ways[i], server * areas, server * doors)
@@ -187,19 +217,12 @@ class Placing:
             draft.score = (float(value), 0.0)
             mode.best = draft
 
-    def _solved(self, mode: _Mode, until: float, best: tuple[int, ChosenPlacement] | None) -> None:
+    def _solved(self, mode: _Mode, until: float) -> None:
         seconds = until - time.monotonic()
-        if seconds <= 0:
+        if seconds <= 0 or not self._small(mode):
             return
         arcs = solved.all_arcs(mode.packer)
-        if len(arcs) > _ALL_ARCS:
-            arcs = solved.arcs_of(mode.packer.pool)
-        if solved.size(mode.packer, arcs) > _VARIABLES:
-            if mode.best is not None:
-                self._keep(mode, mode.packer.improve(mode.best, mode.bound, until, again=True))
-            return
-        bound = mode.bound
-        draft, _ = solved.solve(mode.packer, arcs, mode.best, bound, seconds)
+        draft, _ = solved.solve(mode.packer, arcs, mode.best, mode.bound, seconds)
         self._keep(mode, draft)
 
     def _best(self, modes: Sequence[_Mode]) -> tuple[int, ChosenPlacement] | None:
@@ -218,7 +241,7 @@ class Placing:
         packer = replace(mode.packer, swift=True)
         draft = Draft(list(mode.best.ways), dict(mode.best.replicas))
         packer.pack(draft)
-        draft = packer.improve(draft, -1, time.monotonic() + _TIE_S)
+        draft = Annealer(packer).improve(draft, -1, time.monotonic() + _TIE_S)
         other = packer.placement(draft)
         if value_of(self.problem, other) != value:
             return placement
@@ -234,7 +257,8 @@ class Placing:
         parts: tuple[BoundPart, ...] = ("all",)
         if any(server.fixed for server in self.problem.servers):
             parts = ("servers", "rest", "all")
-        for step, part in itertools.product(_STEPS, parts):
+        steps = _STEPS[:1] if self.problem.aim == "rate" else _STEPS
+        for step, part in itertools.product(steps, parts):
             if best is None or mode.bound >= best[0] or time.monotonic() > self._until(1.0):
                 return
             full = best[0] - 1 if self.problem.aim == "rate" else self.problem.full
@@ -242,6 +266,53 @@ class Placing:
             if relaxation.room <= 0:
                 return
             self._price(mode, relaxation, relaxation.solve(self._until(1.0)), best[0])
+
+    def _by_patterns(
+        self, mode: _Mode, best: tuple[int, ChosenPlacement] | None, until: float
+    ) -> None:
+        """Lcores filled by patterns. Where the rate is asked for: what would refute a load between
+        the bound and the value, then the one that this comes to."""
+        if best is None or mode.bound >= best[0]:
+            return
+        if self.problem.aim != "rate":
+            relaxation = Relaxation(mode.tables, self.problem.full, times=self._times)
+            began = relaxation.solve(until).prices
+            bound = PatternBound(relaxation, began)
+            bound.solve(until, best[0] - 1 + 1e-6)
+            self._certified(mode, bound, relaxation.full)
+            return
+        full = min(best[0] - 1, mode.bound + round(_PART * (best[0] - mode.bound)))
+        relaxation = Relaxation(mode.tables, full, times=self._times)
+        bound = PatternBound(relaxation, relaxation.solve(until).prices)
+        while True:
+            value = bound.solve(until, 1 + 1e-6)
+            if not self._certified(mode, bound, full):
+                self._highest(mode, bound, full)
+                return
+            further = min(best[0] - 1, int(full * value), full + 1 + full // _FURTHER)
+            if further <= full or time.monotonic() > until:
+                return
+            full = further
+            bound = bound.raised(full)
+
+    def _highest(self, mode: _Mode, bound: PatternBound, full: int) -> None:
+        """The highest load that the bound's prices refute."""
+        low, high = mode.bound - 1, min(full - 1, int(full * bound.ratio) + 1)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._certified(mode, bound, middle):
+                low = middle
+            else:
+                high = middle - 1
+
+    def _certified(self, mode: _Mode, bound: PatternBound, full: int) -> bool:
+        certificate = bound.certified(mode.number, full)
+        if certificate is None:
+            return False
+        if self.problem.aim == "rate" and (certificate.surplus or 0) <= 0:
+            return False
+        self._better(mode, certificate)
+        return True
 
     def _price(
         self, mode: _Mode, relaxation: Relaxation, relaxed: Relaxed, value: int | None
@@ -297,6 +368,7 @@ class Placing:
         if enumerated is None:
             placement = self._swiftest(value, placement, modes[placement.mode])
         certificate = Certificate(bound=min(bound, value), modes=bounds, enumerated=enumerated)
+        certificate = certificate.sealed()
         return PlacementAnswer(
             problem=self.problem, placement=placement, value=value, certificate=certificate
         )

@@ -139,8 +139,8 @@ def test_its_certificate_is_accepted_by_the_checker(
 def test_a_certificate_altered_by_one_is_rejected(
     answers: dict[int, PlacementAnswer | None],
 ) -> None:
-    """Each of its numbers by one, up and down. A price whose goods are taken up exactly may be
-    altered: what it proves is the same to the last digit."""
+    """Each of its numbers by one, up and down. Sealed anew, a price whose goods are taken up
+    exactly may be altered, as what it proves is the same to the last digit: others may not."""
     tried = 0
     for answer in answers.values():
         if answer is None:
@@ -150,6 +150,9 @@ def test_a_certificate_altered_by_one_is_rejected(
             for by in (-1, 1):
                 altered = json.loads(answer.model_dump_json())
                 _add(altered["certificate"], place, by)
+                with pytest.raises(check_placement.Rejected, match="something is altered"):
+                    check_placement.check(altered)
+                altered["certificate"]["seal"] = check_placement.seal(altered["certificate"])
                 if place[-1] not in ("bound", "surplus", "placements", "mode", "digest"):
                     continue
                 if place == ("bound",) and by < 0:
@@ -169,7 +172,7 @@ def _numbers(part: Any, at: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
     for key, value in items:
         if isinstance(value, dict | list):
             yield from _numbers(value, (*at, key))
-        elif isinstance(value, int) or key == "digest":
+        elif isinstance(value, int) or key in ("digest", "seal"):
             yield (*at, key)
 
 
@@ -187,6 +190,9 @@ def test_a_price_altered_is_another_proof_or_none() -> None:
     [bound] = given["certificate"]["modes"]
     assert bound["areas"][0] > 0
     bound["areas"][0] += 1
+    with pytest.raises(check_placement.Rejected, match="something is altered"):
+        check_placement.check(given)
+    given["certificate"]["seal"] = check_placement.seal(given["certificate"])
     with pytest.raises(check_placement.Rejected, match="the surplus is"):
         check_placement.check(given)
 

@@ -9,6 +9,8 @@ rounding them up costs nothing that can be seen. An *area* is a last-level cache
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -130,6 +132,19 @@ class ChosenPlacement(Spec):
     ways: tuple[ChosenWay, ...]
 
 
+class ItemPrices(Spec):
+    """What replicas of a segment are worth on an lcore of an area, by their load: each as much as
+    the largest of `sizes` that it reaches. `chain` None: of all segments that have no prices of
+    their own."""
+
+    area: Whole
+    chain: Whole | None
+    first: Whole
+    end: Whole
+    sizes: tuple[Whole, ...]
+    prices: tuple[Whole, ...]
+
+
 class ModeBound(Spec):
     """Why no placement in this mode has a value below `bound`. Prices are whole numbers, of which
     `scale` are one: for an lcore of each area beyond what the aim counts, for each limit, and for a
@@ -138,7 +153,10 @@ class ModeBound(Spec):
     shares of an lcore by a dual feasible function: 0 takes them as they are, k > 0 is Fekete and
     Schepers' u(k) (New Classes of Fast Lower Bounds for Bin Packing Problems, 2001). `part`: what
     of the aim is counted. Where servers cost something by themselves there may be a bound of how
-    many are needed, and one of the rest: the bound is so many of the cheapest, and the rest."""
+    many are needed, and one of the rest: the bound is so many of the cheapest, and the rest.
+    `items`: what replicas cost by their load, in units of `grain`; lcores' prices are then of what
+    the dearest pattern of items is worth beyond what the aim counts. An area that is not in
+    `items` has those of the first server's area in the same place. `grain` 0: by load alone."""
 
     mode: Whole
     part: Literal["all", "servers", "rest"] = "all"
@@ -149,6 +167,8 @@ class ModeBound(Spec):
     areas: tuple[Whole, ...]
     limits: tuple[Whole, ...]
     chains: tuple[Whole, ...]
+    grain: Whole = 0
+    items: tuple[ItemPrices, ...] = ()
 
 
 class Enumerated(Spec):
@@ -160,11 +180,18 @@ class Enumerated(Spec):
 
 
 class Certificate(Spec):
-    """`bound`: no placement has a lower value."""
+    """`bound`: no placement has a lower value. `seal`: SHA-256 of the rest as JSON with sorted keys
+    and without blanks."""
 
     bound: int
     modes: tuple[ModeBound, ...] = ()
     enumerated: Enumerated | None = None
+    seal: str = ""
+
+    def sealed(self) -> Certificate:
+        rest = self.model_dump(mode="json", exclude={"seal"})
+        text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
+        return self.model_copy(update={"seal": hashlib.sha256(text.encode()).hexdigest()})
 
 
 class PlacementAnswer(Spec):
