@@ -6,17 +6,19 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
 import yaml
+from rich.console import Console
 
 from headrace.cli._console import print_json, stdout
 from headrace.engine.describe import describe
 from headrace.errors import BadInput, HeadraceError, bad_value
 from headrace.host.programs import find_engine
-from headrace.host.store import save, server_named
+from headrace.host.store import save, server_given
 from headrace.layout import check_placement
 from headrace.profile.placeable import Placeable, PlacementWish
 from headrace.profile.settled import SettledPlacement
@@ -49,13 +51,14 @@ class PlacingOptions:
 def place(doc: Document, options: PlacingOptions) -> PlacementPlan:
     from headrace.layout.provable import Placing  # a large library
 
-    server, home = with_costs(server_named(doc, options.server))
+    file = server_given(doc, options.server)
+    server, home = with_costs(file)
     wish = PlacementWish(
         _aim(options.aim), share_of("--busy", options.busy), _count(options.servers)
     )
     placeable = Placeable(doc, one_of_each(doc), server, home, wish)
     began = time.monotonic()
-    answer = Placing(placeable.problem(), options.seconds).answer()
+    answer = Placing(placeable.problem(), options.seconds, progress()).answer()
     taken = time.monotonic() - began
     proof = options.proof
     if proof is not None:
@@ -63,13 +66,18 @@ def place(doc: Document, options: PlacingOptions) -> PlacementPlan:
     settled = SettledPlacement(placeable, answer)
     plan = settled.plan(taken, _checked(answer))
     if options.out is not None:
-        chosen = settled.spec(options.server, describe(find_engine()))
+        chosen = settled.spec(file, describe(find_engine()))
         try:
             options.out.write_text(yaml.safe_dump(chosen, sort_keys=False), encoding="utf-8")
         except OSError as error:
             raise BadInput(f"--out {options.out}: {error.strerror}") from None
     _show(plan, options)
     return plan
+
+
+def progress() -> Callable[[str], None]:
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    return lambda text: console.print(text, markup=False)
 
 
 def _show(plan: PlacementPlan, options: PlacingOptions) -> None:

@@ -12,7 +12,7 @@ from headrace.cli._console import print_json, stdout
 from headrace.cli._placing import one_of_each, share_of
 from headrace.cli._study_run import open_spec
 from headrace.errors import bad_value
-from headrace.host.store import server_named
+from headrace.host.store import server_given
 from headrace.report.html import write
 from headrace.report.provision import document as provision_document
 from headrace.report.terminal import show
@@ -46,7 +46,7 @@ def provision(
             raise bad_value("--factor", one, allowed="0.001 to 1000")
     full = share_of("--busy", busy)
     provisioning = Provisioning(doc, one_of_each(doc), full, within, most)
-    files = dict.fromkeys(server_named(doc, name).resolve() for name in server)
+    files = dict.fromkeys(server_given(doc, name).resolve() for name in server)
     pairs = [with_costs(file) for file in files]
     rows = [provisioning.needed(*pair, one) for pair in pairs for one in factors]
     needed = Provision(

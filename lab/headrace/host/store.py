@@ -57,6 +57,15 @@ def server_named(doc: Document, given: str) -> Path:
     raise bad_value("server", given, problem="no such file", allowed=f"a file, or one of {names}")
 
 
+def server_given(doc: Document, given: str) -> Path:
+    """As on a command line: the name of a server that headrace describes, or a path from where the
+    user is, or else beside the spec."""
+    own = shipped("servers") / f"{given}.yaml"
+    if given and not own.is_file() and (here := Path(given)).is_file():
+        return here.resolve()
+    return server_named(doc, given)
+
+
 def server_files(doc: Document, given: str) -> dict[str, Path]:
     """What a bundle needs to be replayed elsewhere, by the names that the spec and the description
     use: the description, and the one that its costs are from. None of headrace's own servers."""

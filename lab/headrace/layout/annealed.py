@@ -41,7 +41,7 @@ class Annealer:
 
     @cached_property
     def _ways(self) -> list[tuple[int, ChainWay]]:
-        """Of each chain those that keep its latency, or all where none does."""
+        """Each chain's that keep its latency, or all where none does."""
         ways = []
         for c, several in enumerate(self.packer.pool):
             within = self.packer.problem.chains[c].within_ns

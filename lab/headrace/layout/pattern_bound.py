@@ -27,7 +27,7 @@ from headrace.layout.pattern_program import (
     SolvedProgram,
     mixed,
 )
-from headrace.layout.patterns import ANY, ItemKind, Items, Knapsack, Pattern, any_kind, rising
+from headrace.layout.patterns import ANY, ItemKind, Knapsack, LcoreItems, Pattern, any_kind, rising
 from headrace.layout.placing import from_door, up
 from headrace.spec.placement import ItemPrices, ModeBound
 
@@ -52,9 +52,9 @@ class PatternBound:
     ratio: float = -1e30  # aim `rate`: the surplus's ratio to what there is; else the bound
 
     @cached_property
-    def items(self) -> Items:
+    def items(self) -> LcoreItems:
         relaxation = self.relaxation
-        return Items(relaxation.tables, relaxation.room, max(1, relaxation.room // _UNITS))
+        return LcoreItems(relaxation.tables, relaxation.room, max(1, relaxation.room // _UNITS))
 
     @cached_property
     def kinds(self) -> set[ItemKind]:
@@ -233,7 +233,7 @@ class PatternBound:
         assert self.best is not None
         relaxation, scale = self.relaxation, self.scale
         one = relaxation if full == relaxation.full else _at(relaxation, full)
-        items = Items(one.tables, one.room, self.items.grain)
+        items = LcoreItems(one.tables, one.room, self.items.grain)
         best = self.best
         kinds = {
             kind: rising(

@@ -19,7 +19,7 @@ from headrace.spec.placement import ModeBound, PlacementProblem
 
 
 def drawn_kinds(seed: int) -> dict[ItemKind, dict[int, int]]:
-    """Of two chains of three functions, and one for all others."""
+    """Two chains of three functions, and one for all others."""
     draw = random.Random(seed)
     segments = [(0, 3), (0, 1), (1, 3), (1, 2)]
     kinds = [ItemKind(0, c, *one) for c in (0, 1) for one in draw.sample(segments, 3)]

@@ -44,7 +44,7 @@ class SizePrices:
 
     @cached_property
     def arrays(self) -> tuple[Array, Array]:
-        """Of floats, without sizes that are as dear as the ones before."""
+        """As floats, without sizes that are as dear as the ones before."""
         steps = list(_steps(self))
         return np.array([s for s, _ in steps], int), np.array([p for _, p in steps], float)
 
@@ -68,8 +68,8 @@ def rising(prices: Mapping[int, Any]) -> SizePrices:
 
 
 @dataclass(frozen=True)
-class Items:
-    """Items of a mode: sizes are loads in parts of `grain`, rounded down."""
+class LcoreItems:
+    """LcoreItems of a mode: sizes are loads in parts of `grain`, rounded down."""
 
     tables: WayTables
     room: int
@@ -120,7 +120,7 @@ class Items:
         return np.where(sizes >= 0, each * count, NEVER)
 
     def chosen(self, prices: KindPrices, chain: int, way: ChainWay) -> tuple[tuple[int, int], ...]:
-        """Of each segment the cheapest number of replicas, and the size of one; nothing, where
+        """The cheapest number of replicas of each segment, and the size of one; nothing, where
         none of them fits."""
         picks = []
         for key in way.segments:

@@ -24,6 +24,7 @@ from headrace.layout.lagrange import BoundPart, Relaxation, Relaxed, first_serve
 from headrace.layout.packed import Draft, Packer, everywhere
 from headrace.layout.pattern_bound import PatternBound
 from headrace.layout.placing import loads_of, value_of
+from headrace.layout.unmet import why_unmet
 from headrace.spec.placement import (
     WHOLE,
     Certificate,
@@ -84,6 +85,7 @@ class Placing:
     def answer(self) -> PlacementAnswer:
         modes = [self._mode(number) for number in range(len(self.problem.modes))]
         self._compiled(modes)
+        self.say(f"{len(self.problem.chains)} chains: looking for {self.seconds:g} s")
         for left, mode in zip(range(len(modes), 0, -1), modes, strict=True):
             now = time.monotonic()
             self._placed(mode, now + (self._until(0.4) - now) / left)
@@ -91,6 +93,7 @@ class Placing:
         self._counted(best)
         for mode in modes:
             self._bounded(mode, best)
+        self._told("annealing, and bounds by load", modes, best)
         if best is None or best[0] > self._bound(modes):
             for mode in sorted(modes, key=lambda m: m.best.score if m.best else (9e99, 0.0)):
                 self._solved(mode, self._until(0.5))
@@ -98,15 +101,27 @@ class Placing:
             for left, mode in zip(range(len(modes), 0, -1), modes, strict=True):
                 now = time.monotonic()
                 self._by_patterns(mode, best, now + (self._until(0.9) - now) / left)
+            self._told("bounds by what lcores can hold", modes, best)
             for mode in modes:
                 self._annealed(mode, mode.best, self._until(1.0))
             best = self._best(modes)
         return self._answer(modes, best)
 
+    def _told(
+        self, what: str, modes: Sequence[_Mode], best: tuple[int, ChosenPlacement] | None
+    ) -> None:
+        bound, seconds = self._bound(modes), time.monotonic() - self.began
+        far = "no placement yet"
+        if best is not None:
+            gap = best[0] / bound - 1 if bound > 0 else 0.0
+            far = f"within {gap:.1%} of the optimum" if best[0] > bound else "optimal"
+        self.say(f"{seconds:.1f} s, {what}: {far}")
+
     def _compiled(self, modes: Sequence[_Mode]) -> None:
         """Compiling the loop of annealing takes seconds, once after an installation: these are
         none of those that there are to look for a placement."""
         began = time.monotonic()
+        self.say("preparing (the first time after an installation this takes some 20 s)")
         for mode in modes[:1]:
             if all(mode.packer.pool):
                 Annealer(mode.packer).improve(mode.packer.start(mode.packer.spread(), 1), 0, began)
@@ -386,6 +401,9 @@ def _shifted(way: ChainWay, areas: int, doors: int) -> ChainWay:
 
 def _unmet(problem: PlacementProblem) -> str:
     lcores = sum(area.cores for area in problem.areas)
+    reason = why_unmet(problem)
+    if reason is not None:
+        return f"no placement keeps all goals: {reason}"
     return (
         f"no placement was met that keeps all goals of {len(problem.chains)} chains on {lcores} "
         f"cores, none busier than {problem.full / 100:g} %; `--aim rate` says what rates they carry"

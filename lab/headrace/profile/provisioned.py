@@ -6,9 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from headrace.analyse.units import plural
 from headrace.errors import HeadraceError
 from headrace.layout.placing import loads_of
 from headrace.layout.provable import Placing
+from headrace.layout.unmet import why_unmet
 from headrace.profile.placeable import Placeable, PlacementWish
 from headrace.spec.described import DescribedServer
 from headrace.spec.document import Document
@@ -50,8 +52,20 @@ class Provisioning:
         return ServersNeeded(
             server=server.name, factor=factor, rate_pps=rate, servers=None, fewest=False,
             lcores=None, lcores_proven=None, lcores_least=None, lcores_most=None,
-            latency_us=None, usd=None, watts=None,
+            latency_us=None, usd=None, watts=None, why_not=self._why_not(one, least),
         )  # fmt: skip
+
+    def _why_not(self, one: Placeable, refuted: int) -> str:
+        reason = why_unmet(one.problem())
+        if reason is not None:
+            return reason
+        if refuted >= self.most:
+            return f"{plural(refuted, 'server')} are too few, by the bound; --most {self.most}"
+        tried = min(refuted + _MORE, self.most)
+        return (
+            f"on {plural(tried, 'server')} no placement was met within {self.seconds:g} s each, "
+            f"and more than {refuted} are not refuted"
+        )
 
     def _refuted(self, one: Placeable) -> int:
         """So many servers are too few: by the bound of how busy they would be at least."""

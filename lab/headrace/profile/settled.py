@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.engine.describe import Description, with_absolute_files
+from headrace.host.programs import shipped
 from headrace.layout.placing import (
     SAME,
     areas_of,
@@ -59,6 +60,8 @@ class SettledPlacement:
     def plan(self, seconds: float, checked: str) -> PlacementPlan:
         server, certificate = self.placeable.server, self.answer.certificate
         how = "prices of lcores and limits (Lagrange)"
+        if any(mode.grain for mode in certificate.modes):
+            how = "prices of what lcores can hold (patterns)"
         if certificate.enumerated is not None:
             how = f"all {certificate.enumerated.placements} placements"
         return PlacementPlan(
@@ -74,6 +77,11 @@ class SettledPlacement:
             answer=self.answer,
         )
 
+    @property
+    def _factor(self) -> float:
+        """How many times what is asked is carried: all that is shown is at that."""
+        return WHOLE / self.answer.value if self.problem.aim == "rate" else 1.0
+
     def _cpus(self, segment: ChosenSegment) -> tuple[int, ...]:
         threads = self.mode.threads
         return tuple(self.placeable.cpu(segment.area, i, threads) for i in segment.lcores)
@@ -81,7 +89,6 @@ class SettledPlacement:
     def _chain(self, number: int) -> SettledChain:
         chain, way = self.problem.chains[number], self.answer.placement.ways[number]
         door = chain.doors[way.door]
-        factor = WHOLE / self.answer.value if self.problem.aim == "rate" else 1.0
         latency = loads_of(self.problem, self.answer.placement).latency_ns[number]
         queues = self._cpus(way.segments[0])
         buckets = [len(range(i, RETA, len(queues))) for i in range(len(queues))]
@@ -89,7 +96,7 @@ class SettledPlacement:
         return SettledChain(
             chain=chain.name,
             rate_pps=chain.rate_pps,
-            carries_pps=chain.rate_pps * factor,
+            carries_pps=chain.rate_pps * self._factor,
             latency_us=latency / 1e3,
             within_us=None if chain.within_ns is None else chain.within_ns / 1e3,
             server=self.problem.servers[door.server].name,
@@ -111,9 +118,13 @@ class SettledPlacement:
                 functions=tuple(f.name for f in chain.functions[s.first : s.end]),
                 place=self.problem.areas[s.area].name,
                 cpus=self._cpus(s),
-                load=share(chain, work, len(s.lcores)) / self.mode.speed,
+                load=self._load(share(chain, work, len(s.lcores))),
                 comes=(_FROM_SEGMENT if i else _FROM_PORT)[come],
             )
+
+    def _load(self, load: int) -> float:
+        """As a share of an lcore."""
+        return load / self.mode.speed * self._factor
 
     def _lcores(self) -> Iterator[UsedLcore]:
         """All of them, those without work, too."""
@@ -121,7 +132,7 @@ class SettledPlacement:
         for chain, way in zip(self.problem.chains, self.answer.placement.ways, strict=True):
             for s, come in zip(way.segments, origins(self.problem, chain, way), strict=True):
                 work = segment_work(chain, s.first, s.end, s.area, come)
-                each = share(chain, work, len(s.lcores)) / self.mode.speed
+                each = self._load(share(chain, work, len(s.lcores)))
                 for lcore in s.lcores:
                     here = parts.setdefault((s.area, lcore), {})
                     here[chain.name] = here.get(chain.name, 0.0) + each
@@ -137,7 +148,7 @@ class SettledPlacement:
     def _limits(self) -> Iterator[UsedLimit]:
         used = loads_of(self.problem, self.answer.placement).limits
         for amount, limit in zip(used, self.problem.limits, strict=True):
-            yield UsedLimit(name=limit.name, share=amount / limit.capacity)
+            yield UsedLimit(name=limit.name, share=amount / limit.capacity * self._factor)
 
     # --- why it is there ---
 
@@ -203,7 +214,7 @@ class SettledPlacement:
 
     # --- a spec ---
 
-    def spec(self, server: str, description: Description) -> Json:
+    def spec(self, server: Path, description: Description) -> Json:
         """One group for each chain, at the rate that it is placed for, on the described server. Its
         files are named from the root, so that it can be stored anywhere."""
         doc = self.placeable.doc
@@ -233,7 +244,7 @@ class SettledPlacement:
                 "spec": {"chain": nodes, "deployment": deployment,
                          "measure": {"loads": [round(chain.rate_pps)]}},
             }  # fmt: skip
-        named = str(Path(server).resolve()) if Path(server).is_file() else server
+        named = server.stem if server.parent == shipped("servers") else str(server.resolve())
         return {**data, "ground": {"simulated": {"server": named}}, "groups": groups}
 
     def _free(self) -> int:
@@ -245,7 +256,7 @@ def value_text(problem: PlacementProblem, value: int | None) -> str:
     """What the aim counts, with its unit."""
     if value is None:
         return "no room"
-    if problem.aim == "rate":
-        return f"{value / WHOLE:.1%} of the narrowest"
+    if problem.aim == "rate":  # a load, by which all that there is is filled
+        return f"{WHOLE / value:.3g} times what is asked"
     units = {"lcores": "lcores", "latency": "ns in all", "money": "USD"}
     return f"{value / 1000:g} W" if problem.aim == "watts" else f"{value} {units[problem.aim]}"

@@ -39,7 +39,7 @@ def sentence(plan: PlacementPlan) -> str:
     problem, value = plan.answer.problem, plan.answer.value
     used = sum(bool(one.parts) for one in plan.lcores)
     told = {
-        "rate": f"all rates could be {significant(10_000 / value)} times what is asked",
+        "rate": f"all chains can carry {significant(10_000 / value)} times what is asked",
         "latency": f"the chains' latencies come to {significant(value / 1e3)} µs in all",
         "lcores": "what is asked is carried",
         "money": f"{value} USD of servers carry what is asked",
@@ -78,6 +78,8 @@ def _picture(plan: PlacementPlan) -> Section:
         Key(colours[c.chain], c.chain) for c in plan.chains[: len(set(colours.values()))]
     )
     note = "Each lcore is filled as far as it is busy, in the colours of its chains."
+    if plan.answer.problem.aim == "rate":
+        note += " All of this is at the rates that can be carried: the narrowest is full."
     if len(plan.chains) > len(legend):
         note += " Colours come again after eight chains; an lcore's own list is under the pointer."
     return Section("Where everything is", note, (Chart(Sockets(tuple(servers)), legend, "page"),))
@@ -104,7 +106,7 @@ def _chains(plan: PlacementPlan) -> Section:
     rows = []
     fills = plan.answer.problem.aim == "rate"
     rate = "can carry" if fills else "asked"
-    full = "`can carry`: with the narrowest lcore or limit full. " if fills else ""
+    full = "All is at what the chains can carry: the narrowest lcore or limit is full. " * fills
     for chain in plan.chains:
         for i, s in enumerate(chain.segments):
             first = i == 0
@@ -115,6 +117,7 @@ def _chains(plan: PlacementPlan) -> Section:
                 ",".join(map(str, s.cpus)),
                 s.load,
                 s.comes + (f" ({chain.port})" if first else ""),
+                *((chain.rate_pps if first else None,) if fills else ()),
                 chain.carries_pps if first else None,
                 chain.latency_us * 1e3 if first else None,
                 chain.within_us * 1e3 if first and chain.within_us else None,
@@ -127,6 +130,7 @@ def _chains(plan: PlacementPlan) -> Section:
         Column("lcores", "text"),
         Column("of each", "share"),
         Column("packets come", "text"),
+        *((Column("asked", "own-rate"),) if fills else ()),
         Column(rate, "own-rate"),
         Column("latency", "own-time"),
         Column("goal", "own-time", optional=True),
@@ -165,6 +169,8 @@ def _dearer(plan: PlacementPlan, value: int | None) -> str:
     if value is None:
         return NOT_KNOWN
     more = value / plan.answer.value - 1
+    if plan.answer.problem.aim == "rate":  # values are loads: the lower the more is carried
+        more = plan.answer.value / value - 1
     return "the same" if abs(more) < 5e-4 else f"{more:+.1%}"
 
 
@@ -177,8 +183,9 @@ def _limits(plan: PlacementPlan) -> Section:
 def _proof(plan: PlacementPlan) -> Section:
     problem, bound = plan.answer.problem, plan.answer.certificate.bound
     text = (
-        f"Value {value_text(problem, plan.answer.value)}, bound {value_text(problem, bound)}: no "
-        f"placement of this problem does better than the bound, at these costs. Gap "
+        f"This one: {value_text(problem, plan.answer.value)}; the bound: "
+        f"{value_text(problem, bound)}. No placement of this problem does better than the bound, "
+        "at these costs. Gap "
         f"{percent(plan.answer.gap, 2)}, found in {plan.seconds:.1f} s. Placements in which a "
         "segment's replicas are in one last-level cache are what is compared, on "
         f"{plural(plan.threads, 'thread')} of each core."

@@ -28,7 +28,7 @@ def document(provision: Provision) -> Document:
         title=f"Servers for {provision.study}",
         subtitle=f"{plural(len(types), 'type')} of server, none over {provision.busy:.0%} busy",
         sentence=_sentence(provision),
-        cautions=provision.cautions,
+        cautions=(*_unmet(provision), *provision.cautions),
         sections=(Section("Cost against throughput", "", (*blocks, _table(provision))),),
     )
 
@@ -45,6 +45,14 @@ def _sentence(provision: Provision) -> str:
         f"The {pps(best.rate_pps)} that are asked need {plural(best.servers or 0, 'server')} "
         f"{best.server}, for {best.usd:.0f} USD, the least of {plural(len(priced), 'type')}; "
         + ("one server less is refuted." if best.fewest else "fewer are not refuted.")
+    )
+
+
+def _unmet(provision: Provision) -> tuple[str, ...]:
+    return tuple(
+        f"{row.factor:g} times what is asked does not fit on {row.server}: {row.why_not}."
+        for row in provision.needs
+        if row.servers is None
     )
 
 

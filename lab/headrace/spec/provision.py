@@ -7,8 +7,8 @@ from headrace.spec.base import Spec
 
 
 class ServersNeeded(Spec):
-    """Servers of one type for `factor` times the rates that are asked for. `servers` None: a chain
-    fits on no server of the type, or no placement was met. `fewest`: one server less is refuted by
+    """Servers of one type for `factor` times the rates that are asked for. `servers` None: there
+    is no placement, or none was met; `why_not` says which. `fewest`: one server less is refuted by
     a bound. `lcores_proven`: no placement on these servers uses fewer. `lcores_least`,
     `lcores_most`: proven at the costs' least, met at their most. `latency_us`: of the slowest
     chain. Watts are by the description's idle and busy watts, never measured."""
@@ -25,6 +25,7 @@ class ServersNeeded(Spec):
     latency_us: float | None
     usd: float | None
     watts: float | None
+    why_not: str = ""
     pareto: bool = False  # none of the others costs less and carries as much as fast
 
 
