@@ -21,6 +21,7 @@ from headrace.layout.placing import capacity
 from headrace.spec.placement import WHOLE
 
 _FEW = 5_000  # moves by which the pace is taken
+_EVENING = 200_000  # moves by which loads of areas are evened
 _HOT, _COLD = 0.01, 0.0003  # of what the aim counts
 
 
@@ -46,7 +47,8 @@ class Annealer:
         for c, several in enumerate(self.packer.pool):
             within = self.packer.problem.chains[c].within_ns
             kept = [w for w in several if within is None or self.packer.known(c, w)[0] <= within]
-            ways += [(c, way) for way in kept or several]
+            ordered = sorted(kept or several, key=lambda way: len(way.segments))
+            ways += [(c, way) for way in ordered]
         return ways
 
     @cached_property
@@ -74,7 +76,11 @@ class Annealer:
         spread = np.zeros((len(problem.chains), max(len(c.spread) for c in problem.chains)), int)
         for c, chain in enumerate(problem.chains):
             spread[c, : len(chain.spread)] = chain.spread
-        pool = [[chains.index(c), len(chains) - chains[::-1].index(c)] for c in range(len(spread))]
+        pool = []
+        for c in range(len(spread)):
+            first, end = chains.index(c), len(chains) - chains[::-1].index(c)
+            whole = sum(len(way.segments) == 1 for _, way in ways[first:end])
+            pool.append((first, end, first + whole))
         return {
             "pool": np.array(pool), "wi": wi, "work": work, "most": most, "areas": areas,
             "limits": limits, "rooms": np.array([one.capacity for one in problem.limits], float),
@@ -90,11 +96,20 @@ class Annealer:
         room = max(1, capacity(problem, mode, full))
         flags = float(self.packer.free), float(self.packer.swift)
         return np.array(
-            [flags[0], room, mode.speed, problem.lcore_segments, problem.weight_ns, flags[1], full],
+            [
+                flags[0],
+                room,
+                mode.speed,
+                problem.lcore_segments,
+                problem.weight_ns,
+                flags[1],
+                full,
+                0.0,
+            ],
             float,
         )
 
-    def improve(self, draft: Draft, enough: float, until: float, runs: int = 4) -> Draft:
+    def improve(self, draft: Draft, enough: float, until: float, runs: int = 6) -> Draft:
         """The best that is met from this one on, in so many coolings, each from the best so far;
         for as long as there is time, or until it is enough."""
         if any(not several for several in self.packer.pool):
@@ -115,12 +130,26 @@ class Annealer:
                 now = time.monotonic()
             for mine, its in zip(state, best, strict=True):
                 mine[:] = its
+            if self.packer.free and left % 2 == 0:
+                self._evened(state, packed, on)
             met = tuple(one.copy() for one in best)
             value = self._run(int(pace * (until - now) / left), state, met, packed, on)
             if value <= lowest:
                 lowest, best = value, met
             least = min(least, lowest)
         return self._draft(best, packed, on) if lowest <= draft.score[0] else draft
+
+    def _evened(self, state: Any, packed: Any, on: Any) -> None:
+        """Other ways, by which the loads of areas are even: it takes several chains at once to get
+        from one such choice to the next."""
+        ways = tuple(one.copy() for one in state)
+        self._arrays["par"][-1] = 1.0
+        self._run(_EVENING, state, ways, packed, on)
+        self._arrays["par"][-1] = 0.0
+        chosen = [self._ways[w][1] for w in ways[0]]
+        given = self._state(self.packer.start(chosen, int(max(1, packed[:, 0].max()))))
+        for mine, its in zip(state, given, strict=True):
+            mine[:] = its
 
     def _run(self, steps: int, state: Any, best: Any, packed: Any, on: Any) -> float:
         self.seed += 1

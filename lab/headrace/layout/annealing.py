@@ -2,7 +2,8 @@
 """The loop of layout/annealed.py, compiled. Arrays instead of objects, as numba knows those.
 
 By way: `wi` (integers), its segments' `work`, `areas` and most `replicas`, what it uses of `limits`
-in all. By chain: `pool`, its first way and the one behind its last; `spread` by replicas. `state`:
+in all. By chain: `pool`, its first way, the one
+behind its last, and the one behind those of one segment; `spread` by replicas. `state`:
 the way of each chain; `reps`, `prio`: replicas of each of its segments, and which comes first.
 `packed`: by area. `on`: by chain and segment, whether an lcore has it.
 """
@@ -19,7 +20,7 @@ _compiled = njit(cache=True, error_model="numpy")
 SEGMENTS, PLACE, NS = range(3)  # of wi
 LCORES, SERVER = range(2)  # of areas' `ai`
 MOST, USED, SQUARES, OVER = range(4)  # of packed
-FREE, ROOM, SPEED, LCORE_SEGMENTS, WEIGHT, SWIFT, SCALE = range(7)  # of par
+FREE, ROOM, SPEED, LCORE_SEGMENTS, WEIGHT, SWIFT, SCALE, FLUID = range(8)  # of par
 UNKEPT = 1e9
 _FINE2 = 10_000 * 10_000
 
@@ -36,6 +37,10 @@ def pack(a: int, state: Any, reps: Any, prio: Any, wi: Any, work: Any, areas: An
     """What is in an area on its lcores: each segment on those with least to do, or, where lcores
     count, on the fullest that have room."""
     n = ai[a, LCORES]
+    if par[FLUID] > 0:
+        packed[a, MOST] = np.ceil(_all_work(a, state, wi, work, areas) / n)
+        packed[a, USED], packed[a, SQUARES], packed[a, OVER] = n, 0.0, 0.0
+        return
     load, taken = np.zeros(n, np.int64), np.zeros(n, np.int64)
     slots = np.empty((reps.size, 3), np.int64)
     keys = np.empty(reps.size)
@@ -68,6 +73,17 @@ def pack(a: int, state: Any, reps: Any, prio: Any, wi: Any, work: Any, areas: An
             if keep:
                 on[c, s, one] = True
     _sum_up(a, load, taken, over, par, packed)
+
+
+@_compiled
+def _all_work(a: int, state: Any, wi: Any, work: Any, areas: Any) -> float:
+    """The load of an area, as if lcores could be filled evenly."""
+    total = 0.0
+    for w in state:
+        for s in range(wi[w, SEGMENTS]):
+            if areas[w, s] == a:
+                total += work[w, s] / 10_000
+    return total
 
 
 @_compiled
@@ -149,11 +165,13 @@ def score(state: Any, wi: Any, limits: Any, rooms: Any, ai: Any, servers: Any, p
 @_compiled
 def _some_way(c: int, place: int, state: Any, pool: Any, wi: Any) -> int:
     """Any of a chain's; of this place, if it is one and the chain has one there."""
-    w = np.random.randint(pool[c, 0], pool[c, 1])
+    end = pool[c, 1]
+    if np.random.random() < 0.7 and pool[c, 2] > pool[c, 0]:  # run to completion
+        end = pool[c, 2]
     for _ in range(60):
+        w = np.random.randint(pool[c, 0], end)
         if place < 0 or wi[w, PLACE] == place:
             return int(w)
-        w = np.random.randint(pool[c, 0], pool[c, 1])
     return int(state[c])
 
 

@@ -339,6 +339,23 @@ def everywhere(problem: PlacementProblem, chain: int, ways: Sequence[ChainWay]) 
     return list(moved)
 
 
+def cut_once(problem: PlacementProblem, chain: int) -> list[ChainWay]:
+    """Each chain whole, and each two of its parts, on all caches of a first server, by its ports:
+    by these loads of sockets can be evened."""
+    one = problem.chains[chain]
+    n, server = len(one.functions), one.doors[0].server
+    areas, ways = areas_of(problem, server), []
+    for d, door in enumerate(one.doors):
+        if door.server == server:
+            ways += [_way(problem, d, door, [(0, n)], [a]) for a in areas]
+            ways += [
+                _way(problem, d, door, [(0, at), (at, n)], [a, b])
+                for at in range(1, n)
+                for a, b in itertools.product(areas, repeat=2)
+            ]
+    return ways
+
+
 def _way(
     problem: PlacementProblem,
     number: int,

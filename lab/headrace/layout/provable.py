@@ -21,9 +21,9 @@ from headrace.layout.annealed import Annealer
 from headrace.layout.cheapest import ChainWay, Prices, WayTables
 from headrace.layout.enumerated import ENUMERATED_MAX, enumerate_all, how_many
 from headrace.layout.lagrange import BoundPart, Relaxation, Relaxed, first_server, in_whole
-from headrace.layout.packed import Draft, Packer, everywhere
+from headrace.layout.packed import Draft, Packer, cut_once, everywhere
 from headrace.layout.pattern_bound import PatternBound
-from headrace.layout.placing import loads_of, value_of
+from headrace.layout.placing import areas_of, loads_of, value_of
 from headrace.layout.unmet import why_unmet
 from headrace.spec.placement import (
     WHOLE,
@@ -35,6 +35,7 @@ from headrace.spec.placement import (
 )
 
 _ALL_ARCS = 400  # up to so many CP-SAT has all ways
+_FEW = 4  # caches of a server, of which all pairs are tried
 _SMALL_S = 0.2  # of annealing, where CP-SAT has all ways
 _PART = 0.15  # of the way from a bound to a value: what patterns refute at least, mostly
 _FURTHER = 500  # by this part of it a load that is refuted is raised
@@ -164,6 +165,11 @@ class Placing:
             zip(relaxed.columns, relaxed.parts, strict=True), key=lambda p: -p[1]
         ):
             pool[column.chain].append(column.way)
+        if (
+            max(map(len, (areas_of(self._first, s) for s in range(len(self._first.servers)))))
+            <= _FEW
+        ):
+            pool = [[*ways, *cut_once(self._first, c)] for c, ways in enumerate(pool)]
         pool = [everywhere(self.problem, c, ways) for c, ways in enumerate(pool)]
         mode = _Mode(number, tables, Packer(self.problem, number, pool))
         self._price(mode, relaxation, relaxed, None)
