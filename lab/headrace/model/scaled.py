@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from headrace.model.amat import miss_rate
+from headrace.model.popularity import ZipfRanks, missed
 from headrace.spec.described import DescribedFunction, DescribedServer, MemoryLevel, Sourced
 
 SHORTEST = 64  # bytes of a frame
@@ -23,11 +23,13 @@ SHORTEST = 64  # bytes of a frame
 @dataclass(frozen=True)
 class WorkingSet:
     """Bytes of state that a function on one thread goes through. Replicas that read one table go
-    through the same bytes (`table` says which); each has flows of its own."""
+    through the same bytes (`table` says which); each has flows of its own. `ranks`: how often each
+    is asked for; None: all alike."""
 
     cpu: int
     size_bytes: float
     table: str | None = None
+    ranks: ZipfRanks | None = None
 
 
 @dataclass(frozen=True)
@@ -61,9 +63,10 @@ def wait(
     cpu: int,
     sets: Sequence[WorkingSet],
     corner: float = 0.0,
+    ranks: ZipfRanks | None = None,
 ) -> float:
     """Cycles that a packet waits for its state on this thread. `sets`: of all functions that run,
-    this one's among them; none: all state at hand."""
+    this one's among them; none: all state at hand. `ranks`: of this function's."""
     accesses = at(cost.accesses, corner)
     if not accesses or not sets:
         return 0.0
@@ -75,13 +78,14 @@ def wait(
         further = _delay(following, cost.overlapped, corner) - _delay(
             level, cost.overlapped, corner
         )
-        total += miss_rate(size, crowd) * max(0.0, further)
+        total += missed(size, crowd, ranks) * max(0.0, further)
     return accesses * total
 
 
-def _together(sets: Sequence[WorkingSet]) -> float:
-    shared = {one.table: one.size_bytes for one in sets if one.table is not None}
-    return sum(shared.values()) + sum(one.size_bytes for one in sets if one.table is None)
+def _together(sets: Sequence[WorkingSet]) -> list[tuple[float, ZipfRanks | None]]:
+    shared = {one.table: one for one in sets if one.table is not None}
+    apart = [one for one in sets if one.table is None]
+    return [(one.size_bytes, one.ranks) for one in (*shared.values(), *apart)]
 
 
 def hand_over(
@@ -106,9 +110,11 @@ def scaled(
     frame: float = SHORTEST,
     remote: float = 0.0,
     onward: float = 0.0,
+    ranks: ZipfRanks | None = None,
 ) -> ScaledFunction:
     """`home`: the server that `cost` was measured on. `corner`: see Sourced.at. `frame`: bytes.
-    `remote`, `onward`: as of `hand_over`, of the lcores that packets come from and go to."""
+    `remote`, `onward`: as of `hand_over`, of the lcores that packets come from and go to. `ranks`:
+    of flows."""
     longer = max(0.0, frame - SHORTEST) / 1024
     far = hand_over(home, server, cost.hand_over.at(corner), remote)
     known = at(cost.rx_known, corner, cost.rx.at(corner))
@@ -117,7 +123,7 @@ def scaled(
         known_far = hand_over(home, server, cost.known_over.at(corner), remote)
     return ScaledFunction(
         base=cost.base.at(corner) + longer * at(cost.base_kib, corner),
-        wait=wait(server, cost, cpu, sets, corner),
+        wait=wait(server, cost, cpu, sets, corner, ranks if cost.entries == "flows" else None),
         rx=cost.rx.at(corner),
         rx_known=known,
         tx=cost.tx.at(corner),
@@ -131,12 +137,14 @@ def scaled(
     )
 
 
-def busiest_share(flows: int, replicas: int, even: bool) -> float:
+def busiest_share(flows: int, replicas: int, even: bool, ranks: ZipfRanks | None = None) -> float:
     """The share of the packets that the busiest of these replicas gets: flows are steered one by
     one. `even`: in turn; otherwise by a hash, as balls into bins: the mean number and the deviation
     that the largest of so many has (Raab and Steger 1998, Balls into Bins)."""
     if replicas <= 1 or flows <= 0:
         return 1.0
+    if ranks is not None:
+        return ranks.of_busiest(replicas, even)
     if even:
         return -(-flows // replicas) / flows
     mean = flows / replicas

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from headrace.engine.place import Placement
-from headrace.ground.simulated.entries import entries
+from headrace.ground.simulated.entries import entries, ranks
 from headrace.layout.latency import BURST, QueueStage, at_bursts, bursts, stages
 from headrace.layout.layout import Hop, Layout, NfCost, Problem, StageShare, Traffic, parts
 from headrace.model.scaled import (
@@ -142,7 +142,7 @@ def priced(
     used = sorted({cpu for s in placement.segments for cpu in s.cpus})
     slower = beside_busy(server, {*used, *(() if outside else (placement.generator,))}, corner)
 
-    places = _places(placement)
+    places, popular = _places(placement), ranks(experiment)
 
     def nfs(cpu: int) -> tuple[NfCost, ...]:
         frame = experiment.frame.mean_bytes
@@ -153,6 +153,7 @@ def priced(
                     home, server, cost, cpu, sets, corner, frame,
                     _remote(server, cpu, places[node.name].before),
                     _remote(server, cpu, places[node.name].behind),
+                    popular,
                 ),
                 slower.get(cpu, 1.0),
                 places[node.name],
@@ -171,7 +172,9 @@ def priced(
         special={cpu: nfs(cpu) for cpu in used},
     )
     even = experiment.study.deployment.steer == "even"
-    uneven = tuple(len(on) * busiest_share(experiment.flows, len(on), even) for on in layout.lcores)
+    uneven = tuple(
+        len(on) * busiest_share(experiment.flows, len(on), even, popular) for on in layout.lcores
+    )
     return PricedLayout(problem, layout, uneven, _caps(server, experiment, corner))
 
 
@@ -235,7 +238,7 @@ def _sets(
         on = where[node.name]
         for cpu in on:
             if cost.entries == "flows":
-                yield WorkingSet(cpu, size / len(on))
+                yield WorkingSet(cpu, size / len(on), ranks=ranks(experiment))
             else:
                 yield WorkingSet(cpu, size, node.name)
 
@@ -292,7 +295,7 @@ def traffic_costs(
         return hand_over(home, server, at(figure, corner), _remote(server, here, others))
 
     workload = experiment.workload
-    at_random = isinstance(workload, Packets) and workload.flows.order == "random"
+    at_random = isinstance(workload, Packets) and workload.flows.order != "round-robin"
     source = (costs.source_random or costs.source) if at_random else costs.source
     each = source.at(corner) + longer * at(costs.source_kib, corner)
     stamp = measure != generator and frame > SHORTEST

@@ -6,10 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headrace.model.popularity import ZipfRanks
 from headrace.spec.chain import Node
 from headrace.spec.document import Document
 from headrace.spec.lines import entries_in
 from headrace.spec.study import Experiment
+from headrace.spec.workload import Packets
 
 
 def entries(kind: str, node: Node, experiment: Experiment, doc: Document) -> int:
@@ -23,6 +25,14 @@ def entries(kind: str, node: Node, experiment: Experiment, doc: Document) -> int
         return sum(_count(one) for one in ranges)
     listed = node.params.get(kind)
     return max(1, len(listed)) if isinstance(listed, list | tuple) else 1
+
+
+def ranks(experiment: Experiment) -> ZipfRanks | None:
+    """How often each flow comes; None: all as often."""
+    workload = experiment.workload
+    if not isinstance(workload, Packets) or workload.flows.order != "zipf":
+        return None
+    return ZipfRanks(workload.flows.count, workload.flows.zipf_exponent)
 
 
 def _count(one: Any) -> int:

@@ -57,8 +57,9 @@ def _problems(
         yield ("workload", "kind"), "pcap: nobody knows its flows; covered: packets"
     elif workload.tuples_file is not None:
         yield ("workload", "tuples_file"), "nobody knows its flows; covered: `flows`"
-    elif workload.flows.order == "zipf":
-        yield ("workload", "flows", "order"), "zipf; covered: round-robin, random"
+    elif workload.flows.order == "zipf" and study.deployment.hosting.kind != "inline":
+        # Which chain the most popular flow takes, and that one's share, is not told.
+        yield ("workload", "flows", "order"), "zipf of hosted VNFs; covered: round-robin, random"
     if not experiment.nodes:
         yield ("chain",), "no functions; covered: one or more"
     if (burst := study.deployment.burst) != BURST:

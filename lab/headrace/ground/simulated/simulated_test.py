@@ -146,6 +146,27 @@ def test_a_segment_that_gets_classified_packets_of_another_lcore(tmp_path: Path)
         assert second == pytest.approx(taken + 5 + 50 + 10 + 6)
 
 
+def test_popular_flows_wait_less_and_are_on_one_replica(tmp_path: Path) -> None:
+    """1,000 flows of 64 B in 32 KiB, of which each replica has half: all fit; 10,000 do not."""
+    text = SERVER.replace(
+        "poll: [0, x]", "poll: [0, x], accesses: [1, x], bytes_per_entry: [64, x]"
+    )
+    described = server(tmp_path, text)
+
+    def chain(flows: str) -> PricedLayout:
+        study = STUDY.replace("{{count: 1000}}", f"{{{{{flows}}}}}")
+        doc = document.parse(study.format(execution="rtc", chain="[1, 2]"), Path("two.yaml"))
+        [one] = expand(doc)
+        check_covered(one, doc, described, described)
+        nowhere = Topology(lambda cpu: [cpu], lambda cpu: 0)
+        placement = place(one, doc, list(described.cpus), nowhere)
+        return priced(described, described, one, placement, counted(described, one, doc))
+
+    even, zipf = chain("count: 10000"), chain("count: 10000, order: zipf")
+    assert 75 < zipf.stages[1][0].cycles < even.stages[1][0].cycles
+    assert even.uneven == (1.0,) and zipf.uneven[0] > 1.01
+
+
 def test_replicas_share_bursts_and_not_what_a_poll_costs(tmp_path: Path) -> None:
     """64 cycles of a poll are 2 of a packet in a full burst, and 2 more in half of one."""
     layout, _ = of(server(tmp_path, SERVER.replace("poll: [0, x]", "poll: [64, x]")), "rtc")
