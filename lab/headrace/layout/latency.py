@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from headrace.layout.layout import Beside, Layout, Problem, lead_extra, parts, side
+from headrace.layout.layout import SOURCE, Beside, Layout, Problem, homes, lead_extra, parts, side
 
 BURST = 32
 _ROUNDS, _CONVERGED = 1000, 1e-9
@@ -83,12 +83,17 @@ def along(knots: Sequence[tuple[float, float]], at: float) -> float:
     return low + (at - a) * (high - low) / (b - a)
 
 
-def latency_s(problem: Problem, layout: Layout, rate_pps: float) -> float | None:
-    """A typical packet's, from when it was to be sent until the sink has it; None: overload."""
-    way = stages(problem, layout, rate_pps)
+def latency_s(
+    problem: Problem, layout: Layout, rate_pps: float, others: Sequence[QueueStage] = ()
+) -> float | None:
+    """A typical packet's, from when it was to be sent until the sink has it; None: overload.
+    `others`: what else these lcores poll. A stage that few of the packets meet is one of these."""
+    every = stages(problem, layout, rate_pps)
+    way = [several for several, met in zip(every, met_by_most(problem, layout), strict=True) if met]
+    others = (*others, *(one for several in every if several not in way for one in several))
     beside = sides(problem, layout, rate_pps)
     by_cpu: dict[int, list[QueueStage]] = {}
-    for stage in (*(one for several in way for one in several), *beside):
+    for stage in (*(one for several in way for one in several), *beside, *others):
         by_cpu.setdefault(stage.cpu, []).append(stage)
     turns: dict[int, float] = {}
     for cpu, here in by_cpu.items():
@@ -108,6 +113,24 @@ def latency_s(problem: Problem, layout: Layout, rate_pps: float) -> float | None
         [lead] = way[beside[0].position]
         total += _joined(problem, layout.beside, lead, beside, turns)
     return total / problem.tsc_hz
+
+
+def met_by_most(problem: Problem, layout: Layout) -> list[bool]:
+    """For each stage, whether most of the packets that come out at the end have met it."""
+    if not problem.edges:
+        return [True] * (len(layout.cuts) + 2)
+    home, n = homes(len(problem.nfs), layout), len(problem.nfs)
+    share = {SOURCE: 1.0, **dict(enumerate(problem.visits))}
+    through: dict[int, float] = {n: 1.0}  # the chance to come out, from each function
+    for i in (*reversed(range(n)), SOURCE):
+        through[i] = sum(
+            e.share / share[i] * through[e.target] for e in problem.edges if e.origin == i
+        ) if share[i] else 0.0  # fmt: skip
+    met = [0.0] * (len(layout.cuts) + 2)
+    for i in range(n):
+        met[home[i]] = max(met[home[i]], share[i] * through[i])
+    met[0] = met[-1] = through[SOURCE]
+    return [one >= through[SOURCE] / 2 for one in met]
 
 
 def _joined(
@@ -157,10 +180,12 @@ def turn(here: Sequence[QueueStage]) -> float | None:
 
 
 def at_bursts(
-    way: Sequence[Sequence[QueueStage]], gathered: Mapping[int, float] | None = None
+    way: Sequence[Sequence[QueueStage]],
+    gathered: Mapping[int, float] | None = None,
+    others: Sequence[QueueStage] = (),
 ) -> list[list[float]]:
     """Cycles that each stage pays for a packet when polls find as few as they do at this rate."""
-    each = bursts(way, gathered)
+    each = bursts(way, gathered, others)
     return [
         [one.takes(n) / n for one, n in zip(several, sizes, strict=True)]
         for several, sizes in zip(way, each, strict=True)
@@ -168,16 +193,17 @@ def at_bursts(
 
 
 def bursts(
-    way: Sequence[Sequence[QueueStage]], gathered: Mapping[int, float] | None = None
+    way: Sequence[Sequence[QueueStage]],
+    gathered: Mapping[int, float] | None = None,
+    others: Sequence[QueueStage] = (),
 ) -> list[list[float]]:
     """Packets that polls of each stage find at this rate. A burst that one lcore hands to another
     is found whole there, in parts by replicas; where an lcore cannot keep up all are full.
     `gathered`: bursts that have come, by the stage's number, where its lcore was another task's
-    meanwhile."""
+    meanwhile. `others`: what else these lcores poll."""
     by_cpu: dict[int, list[QueueStage]] = {}
-    for several in way:
-        for one in several:
-            by_cpu.setdefault(one.cpu, []).append(one)
+    for one in (*(one for several in way for one in several), *others):
+        by_cpu.setdefault(one.cpu, []).append(one)
     turns = {cpu: turn(here) for cpu, here in by_cpu.items()}
     counts, came, lcores = [], 1.0, 1
     for number, several in enumerate(way):

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from headrace.spec import document, forms
 from headrace.spec.appliance import GraphSet, ScaleOut
-from headrace.spec.base import NAME_PATTERN, Seconds, Spec
+from headrace.spec.base import NAME_PATTERN, Ratio, Seconds, Spec
 from headrace.spec.chain import Chain, Node, check_chain
 from headrace.spec.claim import Claim
 from headrace.spec.collect import ALL_LAYERS, Collect
@@ -39,10 +39,12 @@ Swept = tuple[tuple[str, Any], ...]
 
 class Simulated(Spec):
     """A server that a file describes: a path beside the spec, or a name of headrace's own.
-    `engine`: packets are followed one by one, or times are summed in closed form."""
+    `engine`: packets are followed one by one, or times are summed in closed form. `shares`: of a
+    function's packets, those that take each of its edges: {fw: {out: 0.9, copy: 0.1}}."""
 
     server: str
     engine: Literal["events", "analytic"] = "events"
+    shares: dict[str, dict[str, Annotated[Ratio, Field(ge=0, le=1)]]] = Field(default_factory=dict)
 
 
 class GroundChoice(Spec):

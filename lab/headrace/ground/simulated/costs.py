@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A placed chain on a described server as a layout with costs, and what bounds it beside lcores."""
+"""A placed chain on a described server as a layout with costs."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from headrace.engine.place import Placement
 from headrace.ground.simulated.entries import entries, ranks
-from headrace.layout.latency import BURST, QueueStage, at_bursts, bursts, stages
-from headrace.layout.layout import Hop, Layout, NfCost, Problem, StageShare, Traffic, parts
+from headrace.ground.simulated.priced_layout import OUTSIDE, PricedLayout
+from headrace.layout.latency import BURST
+from headrace.layout.layout import SOURCE, Edge, Hop, Layout, NfCost, Problem, Traffic
 from headrace.model.scaled import (
     SHORTEST,
     ScaledFunction,
@@ -28,99 +27,6 @@ from headrace.spec.document import Document
 from headrace.spec.study import Experiment
 from headrace.spec.workload import Packets
 
-OUTSIDE = -1  # the lcore of a tester that is another machine
-
-
-@dataclass(frozen=True)
-class PricedLayout:
-    """`uneven`: by segment, how much more than an equal share its busiest replica gets. `caps`:
-    packets/s that something else than an lcore lets through, by what it is."""
-
-    problem: Problem
-    layout: Layout
-    uneven: tuple[float, ...]
-    caps: Mapping[str, float] = field(default_factory=dict)
-    owners: tuple[tuple[str, ...], ...] = ()  # segment of each part of each stage; (): one each
-
-    @cached_property
-    def stages(self) -> list[list[StageShare]]:
-        return parts(self.problem, self.layout)
-
-    def busiest(self) -> dict[int, float]:
-        """Cycles of each lcore for a packet of the source, the busiest replica's where flows are
-        spread unevenly."""
-        return dict(self._busiest)
-
-    @cached_property
-    def _busiest(self) -> dict[int, float]:
-        cycles: dict[int, float] = {}
-        for i, stage in enumerate(self.stages):
-            more = self.more_on(i)
-            for part in stage:
-                cycles[part.cpu] = cycles.get(part.cpu, 0.0) + part.cycles * more
-        cycles.pop(OUTSIDE, None)
-        return cycles
-
-    def more_on(self, stage: int) -> float:
-        """How much more than an equal share this stage's busiest replica gets."""
-        return self.uneven[stage - 1] if 0 < stage <= len(self.uneven) else 1.0
-
-    def stages_pps(self) -> list[float]:
-        """Packets/s of the source at which the first lcore of each stage has nothing left."""
-        lcores = self.lcores_pps()
-        return [min(lcores.get(part.cpu, math.inf) for part in stage) for stage in self.stages]
-
-    def capacity(self) -> tuple[float, str]:
-        """Packets/s at which the first resource has nothing left, and which it is."""
-        lcores = self.lcores_pps()
-        worst = min(lcores, key=lambda cpu: lcores[cpu])
-        limits = {self._called(worst): lcores[worst], **self.caps}
-        name = min(limits, key=lambda one: limits[one])
-        return limits[name], name
-
-    def lcores_pps(self) -> dict[int, float]:
-        """Packets/s of the source at which each lcore has nothing left, in full bursts."""
-        kept = self.problem.tsc_hz * self.problem.kept
-        return {cpu: kept / cycles for cpu, cycles in self.busiest().items()}
-
-    def _called(self, cpu: int) -> str:
-        return f"lcore {cpu}"
-
-    def received_pps(self, sent: float) -> float:
-        return min(sent, self.capacity()[0])
-
-    def way_at(self, load_pps: float) -> list[tuple[QueueStage, ...]]:
-        """What the lcores poll at this load, stage by stage."""
-        return stages(self.problem, self.layout, load_pps)
-
-    def each_at(self, load_pps: float) -> list[list[float]]:
-        """Cycles of a packet that each part of each stage gets. At low loads polls find few of
-        them, and what a poll costs once is theirs alone. 0: as fast as possible, in full bursts."""
-        if load_pps:
-            return at_bursts(self.way_at(load_pps), self._gathered(load_pps))
-        return [[part.cycles * len(several) for part in several] for several in self.stages]
-
-    def bursts_at(self, load_pps: float) -> list[list[float]]:
-        """Packets that each part's polls find."""
-        if load_pps:
-            return bursts(self.way_at(load_pps), self._gathered(load_pps))
-        return [[float(BURST)] * len(several) for several in self.stages]
-
-    def _gathered(self, load_pps: float) -> Mapping[int, float] | None:
-        """Bursts that come while an lcore is another task's."""
-        return None
-
-    def source_pps(self) -> float:
-        """What the tester makes at most: by its ports, or by its lcore beside what else that does,
-        which is no more than what the narrowest of the others lets through."""
-        [source] = self.stages[0]
-        if source.cpu == OUTSIDE:
-            return self.caps["port"]
-        hz, cycles = self.problem.tsc_hz, self.busiest()
-        alone = cycles.pop(source.cpu)
-        rest = min((hz * self.problem.kept / one for one in cycles.values()), default=hz / alone)
-        return max(hz / alone, (hz - rest * (alone - source.cycles)) / source.cycles)
-
 
 def priced(
     home: DescribedServer,
@@ -129,9 +35,11 @@ def priced(
     placement: Placement,
     count: Mapping[str, int],
     corner: float = 0.0,
+    edges: tuple[Edge, ...] = (),
 ) -> PricedLayout:
-    """`home`: where functions' costs were measured. `count`: entries of each function's state.
-    `corner`: -1 with all costs at their least."""
+    """`home`: where functions' costs were measured. `placement`: its segments in the order in which
+    packets meet them. `count`: entries of each function's state. `corner`: -1 with all costs at
+    their least. `edges`: none, if all packets go through all functions."""
     outside = server.tester == "outside"
     layout = Layout(
         tuple(len(s.nodes) for s in placement.segments),
@@ -142,7 +50,9 @@ def priced(
     used = sorted({cpu for s in placement.segments for cpu in s.cpus})
     slower = beside_busy(server, {*used, *(() if outside else (placement.generator,))}, corner)
 
-    places, popular = _places(placement), ranks(experiment)
+    places, popular = _places(placement, edges), ranks(experiment)
+    costs = {node.name: (node, cost) for node, cost in with_costs_of(experiment, home)}
+    order = [name for s in placement.segments for name in s.nodes]
 
     def nfs(cpu: int) -> tuple[NfCost, ...]:
         frame = experiment.frame.mean_bytes
@@ -159,7 +69,7 @@ def priced(
                 places[node.name],
                 cpu,
             )
-            for node, cost in with_costs_of(experiment, home)
+            for node, cost in (costs[name] for name in order)
         )  # fmt: skip
 
     problem = Problem(
@@ -169,13 +79,23 @@ def priced(
         else _from_outside(),
         tuple(used),
         server.clock_mhz.value * 1e6,
+        edges=edges,
         special={cpu: nfs(cpu) for cpu in used},
     )
     even = experiment.study.deployment.steer == "even"
     uneven = tuple(
         len(on) * busiest_share(experiment.flows, len(on), even, popular) for on in layout.lcores
     )
-    return PricedLayout(problem, layout, uneven, _caps(server, experiment, corner))
+    return PricedLayout(
+        problem, layout, uneven, _caps(server, experiment, corner),
+        order=tuple(s.name for s in placement.segments),
+    )  # fmt: skip
+
+
+def backwards(placement: Placement) -> Placement:
+    """As reverse traffic meets it."""
+    segments = tuple(replace(s, nodes=s.nodes[::-1]) for s in placement.segments[::-1])
+    return replace(placement, segments=segments)
 
 
 @dataclass(frozen=True)
@@ -196,12 +116,27 @@ class _FunctionPlace:
         return 1 / len(self.before) if cpu in self.before else 0.0
 
 
-def _places(placement: Placement) -> dict[str, _FunctionPlace]:
+def _places(placement: Placement, edges: Sequence[Edge] = ()) -> dict[str, _FunctionPlace]:
+    """Without edges each segment has its packets of the one before, and gives them to the next."""
     ways = [(placement.generator,), *(s.cpus for s in placement.segments), (placement.sink,)]
+    order = [(i, name) for i, s in enumerate(placement.segments, 1) for name in s.nodes]
+    stage = {SOURCE: 0, len(order): len(ways) - 1} | {n: i for n, (i, _) in enumerate(order)}
+    joined = {(stage[e.origin], stage[e.target]) for e in edges if e.share}
+    joined = joined or {(i, i + 1) for i in range(len(ways) - 1)}
+
+    def lcores(numbers: Iterable[int], otherwise: int) -> tuple[int, ...]:
+        """Each once, in their order."""
+        cpus = [cpu for i in sorted(numbers) for cpu in ways[i]]
+        return tuple(dict.fromkeys(cpus)) or ways[otherwise]
+
     return {
-        name: _FunctionPlace(ways[i], ways[i + 1], ways[i + 2], i == 0 and len(s.cpus) == 1)
-        for i, s in enumerate(placement.segments)
-        for name in s.nodes
+        name: _FunctionPlace(
+            lcores((a for a, b in joined if b == i != a), i - 1),
+            ways[i],
+            lcores((b for a, b in joined if a == i != b), i + 1),
+            i == 1 and len(ways[i]) == 1,
+        )
+        for i, name in order
     }
 
 

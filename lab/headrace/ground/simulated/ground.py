@@ -25,15 +25,20 @@ from headrace.ground.engine_check import input_files
 from headrace.ground.hosted.arrangement import Arrangement, arrange, placement_of
 from headrace.ground.hosted.cpus import Cpu
 from headrace.ground.hosted.parts import NIC, topology
-from headrace.ground.simulated.costs import PricedLayout, counted, priced
+from headrace.ground.simulated.branches import Shares, edges_of
+from headrace.ground.simulated.costs import backwards, counted, priced
 from headrace.ground.simulated.elastic import SimulatedOperable, operable_of
-from headrace.ground.simulated.observed import AskedLoad, Expected, observation
+from headrace.ground.simulated.observed import SimulatedTrial, observations
 from headrace.ground.simulated.priced_hosted import priced_hosted, spread
+from headrace.ground.simulated.priced_layout import PricedLayout
+from headrace.ground.simulated.readings import AskedLoad, Expected
 from headrace.ground.simulated.refuse import check_covered, check_operated
 from headrace.ground.simulated.waiting import delays_ns
 from headrace.host.programs import find_engine
 from headrace.host.store import server_files
+from headrace.layout.layout import Edge
 from headrace.record.facts import Observation
+from headrace.record.identity import Direction
 from headrace.record.resolved import ResolvedSimulation
 from headrace.record.segments import Segment
 from headrace.spec.collect import Collect
@@ -59,13 +64,17 @@ class SimulatedGround:
     def check(self, doc: Document) -> Checked:
         description = describe(find_engine())
         experiments = list(expand(doc))
-        points = [self._point(one, doc, description) for one in experiments]
         asked = ground_of(doc)
+        simulated = None if asked is None else asked.simulated
+        shares = {} if simulated is None else simulated.shares
+        points = [self._point(one, doc, description, shares) for one in experiments]
         assert asked is not None
         files = {**input_files(experiments, doc, description), **server_files(doc, asked.server)}
         return Checked(points, files, 0.0, notes=(self._note(),), computed=points)
 
-    def _point(self, one: Experiment, doc: Document, description: Description) -> SimulatedPoint:
+    def _point(
+        self, one: Experiment, doc: Document, description: Description, shares: Shares
+    ) -> SimulatedPoint:
         check_covered(one, doc, self.home, self.server)
         check_nodes(one, doc, description)
         if one.hosting.kind != "inline":
@@ -81,7 +90,8 @@ class SimulatedGround:
             )
         if one.study.measure.operate is not None:
             check_operated(one, doc, placement)
-        return SimulatedPoint(_undisturbed(one), doc, self, placement)
+        edges = edges_of(one, doc, description, shares)
+        return SimulatedPoint(_undisturbed(one), doc, self, placement, edges=edges)
 
     def _hosted(self, one: Experiment, doc: Document) -> SimulatedPoint:
         server = self.server
@@ -137,7 +147,9 @@ class SimulatedPoint:
     placement: Placement
     bare: Arrangement | None = None  # of hosted chains
     cpus: frozenset[int] = frozenset()  # of this machine
-    delays: dict[float, NDArray[np.float64] | None] = field(default_factory=dict)  # by load
+    edges: tuple[Edge, ...] = ()  # none: all packets go through all functions
+    # By direction and load.
+    delays: dict[tuple[str, float], NDArray[np.float64] | None] = field(default_factory=dict)
 
     @property
     def chain(self) -> str:
@@ -202,7 +214,14 @@ class SimulatedPoint:
             return priced_hosted(
                 home, server, self.experiment, self.bare, self.placement, self._counted, corner
             )
-        return priced(home, server, self.experiment, self.placement, self._counted, corner)
+        direction = self.experiment.workload.direction
+        there, back = (
+            priced(home, server, self.experiment, way, self._counted, corner, self.edges)
+            for way in (self.placement, backwards(self.placement))
+        )
+        if direction == "both":
+            return replace(there, other=back)
+        return there if direction == "forward" else back
 
     def alone(self) -> PricedLayout:
         """The chain on the first of its lcores."""
@@ -254,32 +273,39 @@ class SimulatedDeployed(Computed):
         assert self._load is not None, "nothing was started"
         load, self._load = self._load, None
         point = self.point
-        return [
-            observation(
-                point.experiment, point.segments, load, self._expected(load.wanted_pps),
-                self.labels, point.ground.server.name,
-            )
-        ]  # fmt: skip
+        trial = SimulatedTrial(
+            point.experiment, point.segments, load, self.labels, point.ground.server.name
+        )
+        direction = point.experiment.workload.direction
+        here, wanted = self._corners[0.0], load.wanted_pps
+        if here.other is None:
+            return observations(trial, {direction: self._expected(wanted, direction, here)})
+        back = replace(here.other, other=replace(here, other=None))
+        ways: dict[Direction, PricedLayout] = {"forward": here, "reverse": back}
+        return observations(
+            trial, {name: self._expected(wanted, name, one) for name, one in ways.items()}
+        )
 
-    def _expected(self, wanted: float) -> Expected:
-        middle, most = self._corners[0.0], self._corners[0.0].source_pps()
-        capacity, narrowest = middle.capacity()
+    def _expected(self, wanted: float, direction: str, here: PricedLayout) -> Expected:
+        """Of one direction; the other one has as many packets."""
+        most = here.source_pps()
+        capacity, narrowest = here.capacity()
         sent = min(wanted or most, most)
         if self._waits():
             sent = min(sent, capacity)
         bounds = [self._corners[corner].capacity()[0] for corner in (1.0, -1.0)]
-        if sent not in self.point.delays:
-            self.point.delays[sent] = delays_ns(
-                middle, sent, capacity, self.point.experiment, self.point.ground.server,
+        if (direction, sent) not in self.point.delays:
+            self.point.delays[direction, sent] = delays_ns(
+                here, sent, capacity, self.point.experiment, self.point.ground.server,
                 self.point.ground.engine,
             )  # fmt: skip
         return Expected(
-            middle,
+            here,
             sent,
-            middle.received_pps(sent),
+            here.received_pps(sent),
             min(bounds),
             max(bounds),
-            self.point.delays[sent],
+            self.point.delays[direction, sent],
             narrowest,
             self.point.study.deployment.ring.on_full == "wait",
         )

@@ -3,19 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.ground.simulated.costs import OUTSIDE, PricedLayout
-from headrace.layout.latency import BURST
-from headrace.layout.layout import StageShare
-from headrace.record.counters import Counters, NfReading, ReplicaReading, WorkerReading
-from headrace.record.estimates import Predicted, PredictedPart, Span
+from headrace.ground.simulated.readings import AskedLoad, Expected, counted_of, parts_of_model
+from headrace.record.counters import Counters
+from headrace.record.estimates import Predicted, Span
 from headrace.record.facts import Facts, Observation
 from headrace.record.figures import Figures, LatencyNs, gbps
+from headrace.record.identity import Direction
 from headrace.record.latency import pdv
 from headrace.record.segments import Segment
 from headrace.spec.study import Experiment
@@ -24,26 +24,14 @@ _QUANTILES = (0.5, 0.9, 0.99, 0.999)
 
 
 @dataclass(frozen=True)
-class AskedLoad:
-    """A trial. `seconds`: that its packets are sent for; `wanted_pps`: 0 is as fast as possible."""
+class SimulatedTrial:
+    """What all of a trial's directions have in common."""
 
-    wanted_pps: float
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Expected:
-    """`delays`: ns, of packets; none where the load is too high for any to be told. `least` and
-    `most`: packets/s that are carried with all costs at their most, and at their least."""
-
-    priced: PricedLayout
-    sent_pps: float
-    received_pps: float
-    least: float
-    most: float
-    delays: NDArray[np.float64] | None
-    narrowest: str
-    waits: bool = False  # what is between the chain's segments waits instead of losing packets
+    experiment: Experiment
+    segments: tuple[Segment, ...]
+    load: AskedLoad
+    labels: tuple[str, ...]
+    server: str
 
 
 def latency_of(delays: NDArray[np.float64] | None) -> LatencyNs | None:
@@ -56,216 +44,115 @@ def latency_of(delays: NDArray[np.float64] | None) -> LatencyNs | None:
     )  # fmt: skip
 
 
-def observation(
-    experiment: Experiment,
-    segments: tuple[Segment, ...],
-    load: AskedLoad,
-    expected: Expected,
-    labels: tuple[str, ...],
-    server: str,
+def observations(trial: SimulatedTrial, ways: Mapping[Direction, Expected]) -> list[Observation]:
+    """One per direction, and their sum when there are two."""
+    counters = counted_of(list(ways.values()), trial.segments, trial.experiment, trial.load)
+    single = [_observation(trial, {name: one}, counters) for name, one in ways.items()]
+    return single if len(single) == 1 else [*single, _observation(trial, ways, counters)]
+
+
+@dataclass(frozen=True)
+class _Packets:
+    """Of a trial; `by_policy` is no loss."""
+
+    sent: int
+    received: int
+    full: int  # that a full ring turned away
+    dropped: int  # by functions
+
+    @classmethod
+    def of(cls, one: Expected, seconds: float) -> _Packets:
+        sent, carried = round(one.sent_pps * seconds), round(one.carried_pps * seconds)
+        received = round(one.received_pps * seconds)
+        return cls(sent, received, sent - carried, carried - received)
+
+    def __add__(self, other: _Packets) -> _Packets:
+        return _Packets(
+            self.sent + other.sent, self.received + other.received, self.full + other.full,
+            self.dropped + other.dropped,
+        )  # fmt: skip
+
+
+def _observation(
+    trial: SimulatedTrial, ways: Mapping[Direction, Expected], counters: Counters
 ) -> Observation:
-    sent = round(expected.sent_pps * load.seconds)
-    received = round(expected.received_pps * load.seconds)
-    frame = experiment.frame.mean_bytes
-    delay = latency_of(expected.delays)
-    wanted = load.wanted_pps or expected.sent_pps
+    seconds, experiment = trial.load.seconds, trial.experiment
+    [first, *others] = ways.values()
+    packets = _Packets.of(first, seconds)
+    for one in others:
+        packets += _Packets.of(one, seconds)
+    no_loss = packets.dropped if experiment.study.measure.losses == "unintended" else 0
+    lost = packets.sent - packets.received - no_loss
+    wanted = sum(trial.load.wanted_pps or one.sent_pps for one in ways.values())
+    delays = [one.delays for one in ways.values()]
+    known = [one for one in delays if one is not None]
+    delay = latency_of(np.concatenate(known)) if len(known) == len(delays) else None
     figures = Figures(
         load_pps=wanted,
-        throughput_pps=received / load.seconds,
-        throughput_gbps_l1=gbps(received / load.seconds, frame, layer=1),
-        throughput_gbps_l2=gbps(received / load.seconds, frame),
+        **_rates(packets, seconds, experiment.frame.mean_bytes),
         offered_pps=wanted,
-        sent_pps=sent / load.seconds,
-        received_pps=received / load.seconds,
-        loss_ratio=(sent - received) / sent if sent else 0.0,
+        loss_ratio=lost / packets.sent if packets.sent else 0.0,
         latency_ns=delay,
         pdv_ns=pdv(delay),
         ground="predicted",
-        duration_s=load.seconds,
-        frame_bytes_mean=frame,
-        intended=round(wanted * load.seconds),
-        sent=sent,
-        received=received,
-        lost=sent - received,
-        drops={_lost_at(expected): sent - received} if sent > received else {},
+        intended=round(wanted * seconds),
+        lost=lost,
+        policy_dropped=no_loss,
+        drops=_drops(ways, packets),
         flows=experiment.flows,
-        segments=segments,
-        labels=labels,
-        predicted=Predicted(
-            server=server,
-            carried_pps=Span(low=expected.least, high=expected.most),
-            narrowest=expected.narrowest,
-            parts=tuple(_parts(expected.priced, segments)),
-        ),
-        **_counted(expected, segments, experiment, load),
+        segments=trial.segments,
+        labels=trial.labels,
+        predicted=_predicted(trial, ways),
+        counters=counters,
+        utilisation={str(one.cpu): one.utilisation for one in counters.workers},
+        nf_cycles=_nf_cycles(counters),
     )
-    asked = round(load.wanted_pps * load.seconds) if load.wanted_pps else None
+    asked = round(wanted * seconds) if trial.load.wanted_pps else None
     facts = Facts(
-        sent=sent, received=received, lost=sent - received, asked=asked,
-        intended_s=load.seconds, took_s=load.seconds,
+        sent=packets.sent, received=packets.received, lost=lost, asked=asked,
+        intended_s=seconds, took_s=seconds,
     )  # fmt: skip
-    return Observation("forward", figures, facts)
+    return Observation("both" if others else next(iter(ways)), figures, facts)
 
 
-def _lost_at(expected: Expected) -> str:
-    return "nic/full" if expected.priced.owners else "wire-forward/full"
+def _rates(packets: _Packets, seconds: float, frame: float) -> dict[str, Any]:
+    received = packets.received / seconds
+    return {
+        "throughput_pps": received,
+        "throughput_gbps_l1": gbps(received, frame, layer=1),
+        "throughput_gbps_l2": gbps(received, frame),
+        "sent_pps": packets.sent / seconds,
+        "received_pps": received,
+        "duration_s": seconds,
+        "frame_bytes_mean": frame,
+        "sent": packets.sent,
+        "received": packets.received,
+    }
 
 
-def _counted(
-    expected: Expected, segments: Sequence[Segment], experiment: Experiment, load: AskedLoad
-) -> dict[str, object]:
-    """Busy cycles of each lcore, each segment's replicas and functions."""
-    hz = expected.priced.problem.tsc_hz
-    ref = round(hz * load.seconds)
-    replicas = list(_replicas(expected, segments, experiment, load))
-    busy: dict[int, int] = {}
-    for one in replicas:
-        busy[one.cpu] = busy.get(one.cpu, 0) + one.ops_cycles
-    workers = tuple(
-        WorkerReading(
-            cpu=cpu, ref_cycles=ref, ops_cycles=ops,
-            sending_ref_cycles=ref, sending_ops_cycles=ops,
-            segments=tuple(dict.fromkeys(r.segment for r in replicas if r.cpu == cpu)),
-        )
-        for cpu, ops in sorted(busy.items())
-    )  # fmt: skip
-    nf_cycles = {
+def _predicted(trial: SimulatedTrial, ways: Mapping[Direction, Expected]) -> Predicted:
+    """The load that a part can carry is that of all directions shown."""
+    every = list(ways.values())
+    return Predicted(
+        server=trial.server,
+        carried_pps=Span(low=sum(w.least for w in every), high=sum(w.most for w in every)),
+        narrowest=every[0].narrowest,
+        parts=tuple(parts_of_model(every[0].priced, trial.segments, len(ways))),
+    )
+
+
+def _drops(ways: Mapping[Direction, Expected], packets: _Packets) -> dict[str, int]:
+    """Functions' are of the shares that the study says."""
+    name, one = next(iter(ways.items()))
+    full = "nic/full" if one.priced.owners else f"wire-{name}/full"
+    places = {full: packets.full, "chain/drop": packets.dropped}
+    return {place: count for place, count in places.items() if count}
+
+
+def _nf_cycles(counters: Counters) -> dict[str, float]:
+    return {
         name: cycles
-        for r in replicas
+        for r in counters.replicas
         for name, nf in r.nfs.items()
         if (cycles := nf.cycles_per_packet) is not None
     }
-    return {
-        "counters": Counters(tsc_hz=round(hz), workers=workers, replicas=tuple(replicas)),
-        "utilisation": {str(one.cpu): one.utilisation for one in workers},
-        "nf_cycles": nf_cycles,
-    }
-
-
-def _named_parts(
-    priced: PricedLayout, segments: Sequence[Segment]
-) -> Iterator[tuple[int, int, StageShare, str]]:
-    """Stage, number there, and segment of all that an engine's lcore works on."""
-    owners = priced.owners or tuple((one.name,) * len(one.cpus) for one in segments)
-    for i, stage in enumerate(priced.stages):
-        first, last = i == 0, i == len(priced.stages) - 1
-        ends = segments[0 if first else -1].name
-        for index, part in enumerate(stage):
-            name = ends if first or last else owners[i][index]
-            if part.cpu != OUTSIDE and name:
-                yield i, index, part, name
-
-
-def _parts(priced: PricedLayout, segments: Sequence[Segment]) -> Iterator[PredictedPart]:
-    """A segment that packets meet several times pays for each."""
-    lcores, busiest = priced.lcores_pps(), priced.busiest()
-    there: dict[str, list[tuple[StageShare, float, float]]] = {}
-    for i, _, part, name in _named_parts(priced, segments):
-        packets = part.packets if i else 1.0
-        there.setdefault(name, []).append((part, packets, priced.more_on(i)))
-    for name, several in there.items():
-        cpu = min((part.cpu for part, _, _ in several), key=lambda one: lcores[one])
-        own = sum(part.cycles * more for part, _, more in several if part.cpu == cpu)
-        yield PredictedPart(
-            name=name,
-            cycles_per_packet=sum(part.cycles for part, _, _ in several)
-            / sum(packets for _, packets, _ in several),
-            share_of_lcore=own / busiest[cpu],
-            pps=lcores[cpu],
-        )
-
-
-def _flows(expected: Expected) -> list[float]:
-    """Packets/s that each stage gets. A ring that drops keeps what its segment has no time for; in
-    front of it all that was sent is worked on. Of VNFs nothing is told apart."""
-    priced, sent, received = expected.priced, expected.sent_pps, expected.received_pps
-    if priced.owners or expected.waits:
-        return [sent, *[received] * (len(priced.stages) - 1)]
-    flows = [sent]
-    for most in priced.stages_pps()[1:]:
-        flows.append(min(flows[-1], most))
-    return flows
-
-
-def _replicas(
-    expected: Expected, segments: Sequence[Segment], experiment: Experiment, load: AskedLoad
-) -> list[ReplicaReading]:
-    priced = expected.priced
-    kinds = {node.name: node.nf for node in experiment.nodes} | {"nic": "veb"}
-    named = {one.name: one for one in segments}
-    readings: dict[tuple[str, int], ReplicaReading] = {}
-    flows = _flows(expected)
-    # As fast as possible, and where more is sent than is carried, polls find full bursts.
-    asked = [flow if load.wanted_pps and flow < most else 0.0
-             for flow, most in zip(flows, priced.stages_pps(), strict=True)]  # fmt: skip
-    each = {pps: (priced.each_at(pps), priced.bursts_at(pps)) for pps in set(asked)}
-    for i, index, part, name in _named_parts(priced, segments):
-        cycles, burst = (one[i][index] for one in each[asked[i]])
-        pps = flows[i] / len(priced.stages[i])
-        one = _replica(
-            priced, named[name], kinds, part.cpu, index, pps * load.seconds, cycles, burst
-        )
-        if priced.owners:
-            one = one.model_copy(update={"index": 0})
-        before = readings.get((name, one.index))
-        readings[name, one.index] = one if before is None else _together(before, one)
-    return list(readings.values())
-
-
-def _together(one: ReplicaReading, other: ReplicaReading) -> ReplicaReading:
-    """A segment that packets go through more than once."""
-    summed = ("packets_in", "packets_out", "polls", "ops_cycles", "sending_ops_cycles", "rx_cycles",
-              "tx_cycles", "io_packets")  # fmt: skip
-    nfs = {
-        name: nf.model_copy(
-            update={key: getattr(nf, key) + getattr(other.nfs[name], key)
-                    for key in ("packets_in", "batches", "cycles", "cycles_packets")}
-        )
-        for name, nf in one.nfs.items()
-    }  # fmt: skip
-    update = {key: getattr(one, key) + getattr(other, key) for key in summed}
-    return one.model_copy(update={**update, "nfs": nfs})
-
-
-def _replica(
-    priced: PricedLayout,
-    segment: Segment,
-    kinds: dict[str, str],
-    cpu: int,
-    index: int,
-    expected: float,
-    each: float,
-    burst: float,
-) -> ReplicaReading:
-    """`expected`: packets, of which each takes `each` cycles in polls that find `burst`. What is
-    neither the functions' nor what handing over costs is the loop's."""
-    packets = round(expected)
-    costs = {nf.name: nf for nf in priced.problem.on(cpu)}
-    nfs = {
-        name: NfReading(
-            type=kinds[name], packets_in=packets, out={"out": packets},
-            batches=int(packets / burst),
-            cycles=int(costs[name].work.same * expected), cycles_packets=packets,
-        )
-        for name in segment.nfs
-    }  # fmt: skip
-    own = sum(costs[name].work.same for name in segment.nfs)
-    loop = sum(costs[name].loop for name in segment.nfs[:1])
-    sending = costs[segment.nfs[-1]].tx.same if segment.nfs else 0.0
-    taking = max(0.0, each - own - loop - sending)
-    busy = int(each * expected)
-    return ReplicaReading(
-        segment=segment.name,
-        index=index,
-        cpu=cpu,
-        packets_in=packets,
-        packets_out=packets,
-        polls=int(packets / burst) + 1,
-        ops_cycles=busy,
-        sending_ops_cycles=busy,
-        burst=BURST,
-        rx_cycles=int(taking * expected),
-        tx_cycles=int(sending * expected),
-        io_packets=packets,
-        nfs=nfs,
-    )

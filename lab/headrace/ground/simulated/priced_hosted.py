@@ -28,7 +28,6 @@ from headrace.engine.place import Placement
 from headrace.ground.hosted.arrangement import Arrangement
 from headrace.ground.hosted.parts import Vnf
 from headrace.ground.simulated.costs import (
-    PricedLayout,
     beside_busy,
     traffic_costs,
     with_costs_of,
@@ -42,6 +41,7 @@ from headrace.ground.simulated.hosted_way import (
     vnf_idle,
     way_of,
 )
+from headrace.ground.simulated.priced_layout import PricedLayout
 from headrace.layout.events import NEVER, PolledLcores, Queue
 from headrace.layout.latency import BURST, QueueStage, straight
 from headrace.layout.layout import Hop, Layout, NfCost, Problem, Traffic

@@ -64,8 +64,13 @@ def _problems(
         yield ("chain",), "no functions; covered: one or more"
     if (burst := study.deployment.burst) != BURST:
         yield ("deployment", "burst"), f"{burst}; covered: {BURST}"
-    if workload.direction != "forward":
-        yield ("workload", "direction"), f"{workload.direction}; covered: forward"
+    branched = any(node.to for node in experiment.nodes)
+    if workload.direction != "forward" and study.deployment.hosting.kind != "inline":
+        yield ("workload", "direction"), f"{workload.direction} of hosted VNFs; covered: forward"
+    if workload.direction != "forward" and branched:
+        yield ("workload", "direction"), f"{workload.direction} with branches; covered: forward"
+    if workload.direction != "forward" and server.tester == "outside":
+        yield ("workload", "direction"), f"{workload.direction} by ports; covered: forward"
     if study.deployment.hosting.kind != "inline":
         yield from _unhosted(study.deployment, home, server)
     if study.testbed is not None:
@@ -112,5 +117,5 @@ def _without_cost(experiment: Experiment, home: DescribedServer) -> Iterator[Pro
         if node.nf not in home.functions:
             known = ", ".join(sorted(home.functions)) or "none"
             yield path[:-1], f"{node.nf}: server {home.name} has no cost of it; covered: {known}"
-        if node.to:
-            yield path[:-1], f"{node.name} has branches; covered: chains without"
+        if node.to and experiment.hosting.kind != "inline":
+            yield path[:-1], f"{node.name} has branches, hosted; covered: inline"

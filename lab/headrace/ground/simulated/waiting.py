@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.ground.simulated.costs import OUTSIDE, PricedLayout
 from headrace.ground.simulated.priced_hosted import HostedLayout
+from headrace.ground.simulated.priced_layout import OUTSIDE, PricedLayout
 from headrace.layout.events import Pauses, PolledLcores, Queue, Traversal, follow
-from headrace.layout.latency import QueueStage, latency_s, stages, turn
+from headrace.layout.latency import QueueStage, latency_s, met_by_most, stages, turn
 from headrace.spec.described import DescribedServer
 from headrace.spec.study import Experiment
 
@@ -34,7 +34,8 @@ def delays_ns(
     hz = here.problem.tsc_hz
     if isinstance(here, HostedLayout):
         return _hosted(here, load_pps, server, engine)
-    if engine == "analytic":
+    # Both ways, and past functions that a packet does not meet, nothing is followed.
+    if engine == "analytic" or here.other is not None or here.problem.edges:
         return _in_closed_form(here, load_pps, capacity_pps)
     packets = _OVERLOADED if load_pps > 0.98 * capacity_pps else PACKETS
     followed = follow(traversal(here, load_pps, experiment, server), packets)
@@ -95,16 +96,18 @@ def _in_closed_form(
 ) -> NDArray[np.float64] | None:
     """A packet of another lcore comes at any time of a turn: waits are even over it, one lcore's
     independent of the next one's."""
-    typical = latency_s(here.problem, here.layout, load_pps)
+    others = here.others_at(load_pps)
+    typical = latency_s(here.problem, here.layout, load_pps, others)
     if typical is None or load_pps > capacity_pps:
         return None
     draw = np.random.default_rng(1)
     total = np.full(_SAMPLES, typical * here.problem.tsc_hz)
-    way = stages(here.problem, here.layout, load_pps)
+    every = stages(here.problem, here.layout, load_pps)
     by_cpu: dict[int, list[QueueStage]] = {}
-    for several in way:
-        for one in several:
-            by_cpu.setdefault(one.cpu, []).append(one)
+    for one in (*(one for several in every for one in several), *others):
+        by_cpu.setdefault(one.cpu, []).append(one)
+    met = met_by_most(here.problem, here.layout)
+    way = [several for several, most in zip(every, met, strict=True) if most]
     for i, several in enumerate(way):
         cpu = several[0].cpu
         if i and cpu in {one.cpu for one in way[i - 1]}:
