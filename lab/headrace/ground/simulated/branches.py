@@ -56,10 +56,8 @@ def edges_of(
 
 def _check(experiment: Experiment, doc: Document, description: Description, shares: Shares) -> None:
     kinds = {node.name: node.nf for node in experiment.nodes}
-    for name, given in shares.items():
-        if name not in kinds:
-            raise doc.error((*_AT, name), unknown(name, list(kinds)))
-        for edge in given:
+    for name in kinds.keys() & shares.keys():
+        for edge in shares[name]:
             edges = description.edges(kinds[name])
             if edge not in edges:
                 raise doc.error((*_AT, name, edge), unknown(edge, list(edges)))

@@ -91,6 +91,10 @@ class SimulatedGround:
         if one.study.measure.operate is not None:
             check_operated(one, doc, placement)
         edges = edges_of(one, doc, description, shares)
+        absent = shares.keys() - {node.name for node in one.nodes}
+        if absent:
+            note = f"shares of {', '.join(sorted(absent))}: this chain has no such function"
+            placement = replace(placement, notes=(*placement.notes, note))
         return SimulatedPoint(_undisturbed(one), doc, self, placement, edges=edges)
 
     def _hosted(self, one: Experiment, doc: Document) -> SimulatedPoint:
