@@ -33,7 +33,7 @@ class ZipfRanks:
 
     @cached_property
     def bins(self) -> tuple[Floats, Floats]:
-        """Of ranks that are counted together: their part of the entries, and of what is asked."""
+        """Ranks that are counted together: their part of the entries, and of what is asked."""
         head = np.arange(1, min(self.count, _HEAD) + 1, dtype=np.float64)
         edges, many = head, np.ones_like(head)
         if self.count > _HEAD:

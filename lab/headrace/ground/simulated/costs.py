@@ -47,7 +47,7 @@ def priced(
     )
     sets = list(_sets(experiment, home, placement, count))
 
-    used = sorted({cpu for s in placement.segments for cpu in s.cpus})
+    used = layout.used
     slower = beside_busy(server, {*used, *(() if outside else (placement.generator,))}, corner)
 
     places, popular = _places(placement, edges), ranks(experiment)
@@ -77,19 +77,22 @@ def priced(
         traffic_costs(home, server, experiment, placement, layout.lcores, corner)
         if not outside
         else _from_outside(),
-        tuple(used),
+        used,
         server.clock_mhz.value * 1e6,
         edges=edges,
         special={cpu: nfs(cpu) for cpu in used},
     )
-    even = experiment.study.deployment.steer == "even"
-    uneven = tuple(
-        len(on) * busiest_share(experiment.flows, len(on), even, popular) for on in layout.lcores
-    )
     return PricedLayout(
-        problem, layout, uneven, _caps(server, experiment, corner),
+        problem, layout, _uneven(experiment, layout), _caps(server, experiment, corner),
         order=tuple(s.name for s in placement.segments),
     )  # fmt: skip
+
+
+def _uneven(experiment: Experiment, layout: Layout) -> tuple[float, ...]:
+    even, popular = experiment.study.deployment.steer == "even", ranks(experiment)
+    return tuple(
+        len(on) * busiest_share(experiment.flows, len(on), even, popular) for on in layout.lcores
+    )
 
 
 def backwards(placement: Placement) -> Placement:

@@ -291,7 +291,7 @@ class SimulatedDeployed(Computed):
         )
 
     def _expected(self, wanted: float, direction: str, here: PricedLayout) -> Expected:
-        """Of one direction; the other one has as many packets."""
+        """What is expected of one direction; the other one has as many packets."""
         most = here.source_pps()
         capacity, narrowest = here.capacity()
         sent = min(wanted or most, most)

@@ -53,7 +53,7 @@ def observations(trial: SimulatedTrial, ways: Mapping[Direction, Expected]) -> l
 
 @dataclass(frozen=True)
 class _Packets:
-    """Of a trial; `by_policy` is no loss."""
+    """What became of a trial's packets."""
 
     sent: int
     received: int
