@@ -1,0 +1,307 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Draw deployments, predict each before it is measured, and say how right the predictions were.
+
+    studies/predict/verify.py FOLDER [--seed N] [--deployments N] [--server NAME ...] [--within S]
+
+A line that another lcore has written takes what it takes until the host moves a virtual CPU, and
+what lcores hand to each other follows it (docs/simulate.md). So that is looked at before and behind
+each deployment: it is predicted for the described server whose lines take as long as those before,
+and left out of the means, and said, if they took another time behind it. A prediction is for the
+clock that the lcores had. Throughput is what other work left; what the chain can carry by the
+cycles of its packets has none of it.
+
+Each prediction is in FOLDER as NAME.predicted.json before NAME is measured; one that is measured
+already is not measured again, so that an interrupted study goes on where it was. `--within 100`
+begins no deployment after so many seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+import yaml
+from draw import study
+
+from headrace.analyse.capacity import parts_of
+from headrace.errors import HeadraceError
+from headrace.host.programs import find_engine, shipped
+from headrace.record.bundle import Bundle
+from headrace.record.rows import Result
+from headrace.report.checks import Check, at_least, at_most
+from headrace.spec.described import DescribedServer, read_server
+
+Json = dict[str, Any]
+SERVERS = ("epyc-zen5", "epyc-zen5-apart")
+LOADS = (0.5, 0.9)  # of the predicted throughput
+MOVED = 1.25  # lines took so many times as long behind a deployment as before it, or a part of that
+GOALS = {"inline": 0.05, "hosted": 0.15}  # mean error of the throughput
+WITHIN = 0.25  # of a measured percentile
+SECONDS = 120  # that a deployment is given
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A deployment. Errors are relative, predicted over measured; `p50`, `p99` by load."""
+
+    name: str
+    kind: str
+    server: str
+    line_before: float  # TSC cycles
+    line_behind: float
+    clock: float  # that its lcores had, of the described one
+    predicted_pps: float
+    measured_pps: float
+    chain_pps: float | None  # that the chain can carry by its cycles; None: not told
+    predicted_chain_pps: float
+    p50: tuple[float, ...]
+    p99: tuple[float, ...]
+    verdict: str
+
+    @property
+    def error(self) -> float:
+        return self.predicted_pps / self.measured_pps - 1
+
+    @property
+    def quiet_error(self) -> float | None:
+        return self.predicted_chain_pps / self.chain_pps - 1 if self.chain_pps else None
+
+    @property
+    def moved(self) -> bool:
+        ratio = self.line_behind / self.line_before
+        return not 1 / MOVED <= ratio <= MOVED
+
+
+def calibrated() -> Json:
+    """What `headrace-calibrate` says of lines that another lcore has written, and of caches."""
+    program = find_engine().parent / "calibrate" / "headrace-calibrate"
+    if not program.exists():
+        program = find_engine().with_name("headrace-calibrate")
+    done = subprocess.run([program, "--only", "transfer"], capture_output=True, text=True)
+    if done.returncode:
+        raise HeadraceError(f"{program.name}: {done.stderr.strip().splitlines()[-1]}")
+    told: Json = json.loads(done.stdout)
+    return told
+
+
+def line_cycles() -> tuple[float, float]:
+    """TSC cycles of a line that another lcore has written, in the median of all pairs; TSC Hz."""
+    told = calibrated()
+    return median(one["modified"]["median"] for one in told["transfer"]), float(told["tsc_hz"])
+
+
+def unlike(server: DescribedServer) -> Iterator[str]:
+    """Caches of the description that this machine does not have: it describes another one."""
+    told = calibrated()
+    sizes = {"L1": told["l1_bytes"], "L2": told["l2_bytes"], "L3": told["llc_bytes"]}
+    for level in server.levels:
+        kib = sizes.get(level.name, 0) / 1024
+        if level.kib is not None and kib and level.kib.value != kib:
+            yield f"{server.name}: {level.name} of {level.kib.value:g} KiB, here {kib:g}"
+
+
+def nearest(servers: Sequence[tuple[Path, DescribedServer]], cycles: float, hz: float) -> Path:
+    """The described server whose lines take as long, by their ratio."""
+
+    def apart(server: DescribedServer) -> float:
+        assert server.transfer_cycles is not None
+        theirs = server.transfer_cycles.value * hz / (server.clock_mhz.value * 1e6)
+        return max(theirs / cycles, cycles / theirs)
+
+    return min(servers, key=lambda one: apart(one[1]))[0]
+
+
+def run(spec: Path, *more: str) -> list[Result]:
+    """The results of a run."""
+    program = Path(sys.executable).with_name("headrace")
+    number = 1
+    while (out := spec.with_suffix(f".{number}")).exists():
+        number += 1
+    command = [str(program), "run", str(spec), "--out", str(out), *more]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+        raise HeadraceError(last[0])
+    return Bundle(out).results()
+
+
+def best_of(results: Sequence[Result]) -> Result:
+    return next(one for one in results if one.goal == "max")
+
+
+def chain_of(result: Result) -> float | None:
+    """What the chain can carry by the cycles of its packets: other work's time is not in it. None:
+    an lcore was away for so long that they say nothing."""
+    parts = [one for one in parts_of(result) if one.role == "chain" and one.cpus]
+    known = [one.capacity_pps for one in parts if one.capacity_pps]
+    return min(known) if known and len(known) == len(parts) else None
+
+
+def clock_hz(result: Result) -> float | None:
+    """Of the lcores, by what an addition took."""
+    if result.counters is None:
+        return None
+    paces = [worker.pace for worker in result.counters.workers if worker.pace]
+    return result.counters.tsc_hz / median(paces) if paces else None
+
+
+def at_clock(folder: Path, name: str, server: Path, clock: float) -> Path:
+    """The described server with lcores of another clock."""
+    told = yaml.safe_load(server.read_text(encoding="utf-8"))
+    told["clock_mhz"][0] *= clock
+    if "costs" in told:
+        told["costs"] = str((server.parent / told["costs"]).resolve())
+    file = folder / f"{name}.server.yaml"
+    file.write_text(yaml.dump(told, sort_keys=False), encoding="utf-8")
+    return file
+
+
+def percentiles(
+    predicted: Sequence[Result], measured: Sequence[Result], name: str
+) -> Iterator[float]:
+    for theirs, ours in zip(
+        *(sorted(some, key=lambda one: one.load_pps) for some in (predicted, measured)), strict=True
+    ):
+        if theirs.latency_ns and ours.latency_ns:
+            yield getattr(theirs.latency_ns, name) / getattr(ours.latency_ns, name) - 1
+
+
+def verified(
+    folder: Path, name: str, spec: Json, servers: Sequence[tuple[Path, DescribedServer]]
+) -> Verified:
+    file, kept = folder / f"{name}.yaml", folder / f"{name}.verified.json"
+    if kept.exists():
+        given = json.loads(kept.read_text(encoding="utf-8"))
+        return Verified(**{**given, "p50": tuple(given["p50"]), "p99": tuple(given["p99"])})
+
+    def write(loads: list[int]) -> None:
+        measure = {**spec["measure"], **({"loads": loads, "max": False} if loads else {})}
+        text = yaml.dump({"name": name, **spec, "measure": measure}, sort_keys=False)
+        file.write_text(text, encoding="utf-8")
+
+    write([])
+    before, hz = line_cycles()
+    server = nearest(servers, before, hz)
+    predicted = run(file, "--on", str(server))
+    best = best_of(predicted)
+    told = {"server": str(server), "line_cycles": before, "pps": best.throughput_pps}
+    (folder / f"{name}.predicted.json").write_text(json.dumps(told, indent=1), encoding="utf-8")
+    measured = best_of(run(file))
+    found_hz = clock_hz(measured)
+    clock = found_hz / (dict(servers)[server].clock_mhz.value * 1e6) if found_hz else 1.0
+    there = at_clock(folder, name, server, clock)
+    write([round(best.throughput_pps * clock * part) for part in LOADS])
+    delays = run(file, "--on", str(there)), run(file)
+    behind, _ = line_cycles()
+    one = Verified(
+        name, "hosted" if "hosting" in spec["deployment"] else "inline", server.stem, before,
+        behind, clock, best.throughput_pps * clock, measured.throughput_pps, chain_of(measured),
+        (chain_of(best) or 0.0) * clock, tuple(percentiles(*delays, "p50")),
+        tuple(percentiles(*delays, "p99")),
+        measured.audit.verdict,
+    )  # fmt: skip
+    kept.write_text(json.dumps(asdict(one), indent=1), encoding="utf-8")
+    return one
+
+
+def line(one: Verified) -> str:
+    delays = ", ".join(
+        f"{name} {', '.join(f'{error:+.0%}' for error in errors) or 'none'}"
+        for name, errors in (("p50", one.p50), ("p99", one.p99))
+    )
+    quiet = one.quiet_error
+    chain = "" if quiet is None else f" (the chain by its cycles {quiet:+.1%})"
+    moved = f"; moved to {one.line_behind:.0f}, left out" if one.moved else ""
+    return (
+        f"{one.name} {one.kind}: {one.predicted_pps / 1e6:.3f} Mpps predicted, "
+        f"{one.measured_pps / 1e6:.3f} measured, {one.error:+.1%}{chain}; at half and nine tenths "
+        f"{delays}; {one.verdict}; a line takes {one.line_before:.0f} cycles, "
+        f"the clock is {one.clock:.2f} of the described{moved}"
+    )
+
+
+def summary(every: Sequence[Verified]) -> Iterator[str]:
+    steady = [one for one in every if not one.moved]
+    for kind in GOALS:
+        errors = [abs(one.error) for one in steady if one.kind == kind]
+        if errors:
+            yield (
+                f"{kind}, {len(errors)} deployments: throughput mean error {mean(errors):.1%}, "
+                f"median {median(errors):.1%}, most {max(errors):.1%}"
+            )
+    quiet = [abs(error) for one in steady if (error := one.quiet_error) is not None]
+    if quiet:
+        yield (
+            f"chains by their cycles, {len(quiet)}: mean error {mean(quiet):.1%}, median "
+            f"{median(quiet):.1%}, most {max(quiet):.1%}"
+        )
+    for name, of in PERCENTILES.items():
+        errors = [abs(error) for one in steady for error in of(one)]
+        if errors:
+            within = sum(error <= WITHIN for error in errors)
+            yield (
+                f"{name}, {len(errors)} trials: mean error {mean(errors):.0%}, most "
+                f"{max(errors):.0%}, within {WITHIN:.0%} in {within}"
+            )
+
+
+PERCENTILES: dict[str, Callable[[Verified], tuple[float, ...]]] = {
+    "p50": lambda one: one.p50,
+    "p99": lambda one: one.p99,
+}
+
+
+def goals(every: Sequence[Verified], asked: int) -> Iterator[Check]:
+    steady = [one for one in every if not one.moved]
+    yield at_least("deployments held against", asked, float(len(steady)), lambda v: f"{v:.0f}")
+    for kind, most in GOALS.items():
+        errors = [abs(one.error) for one in steady if one.kind == kind]
+        value = mean(errors) if errors else None
+        yield at_most(f"{kind}, mean error", most, value, why="nothing was measured")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seed", type=int, default=2026)
+    parser.add_argument("--deployments", type=int, default=24)
+    parser.add_argument("--server", action="append", help="described servers to choose from")
+    parser.add_argument("--within", type=float, help="seconds; no deployment is begun after them")
+    given = parser.parse_args()
+    if given.deployments < 1:
+        parser.error(f"--deployments {given.deployments}: allowed: at least 1")
+    given.folder.mkdir(parents=True, exist_ok=True)
+    drawn = study(given.seed, given.deployments)
+    servers = []
+    for name in given.server or SERVERS:
+        file = Path(name) if name.endswith(".yaml") else shipped("servers") / f"{name}.yaml"
+        servers.append((file, read_server(file)[1]))
+    for problem in (one for _, server in servers for one in unlike(server)):
+        print(f"{problem}: it describes another machine", flush=True)
+    every, start = [], time.monotonic()
+    for name, group in drawn["groups"].items():
+        if given.within is not None and time.monotonic() - start > given.within:
+            print("the others are for another time", flush=True)
+            break
+        spec = {**group["spec"], "measure": drawn["measure"]}
+        try:
+            every.append(verified(given.folder, name, spec, servers))
+        except (HeadraceError, subprocess.TimeoutExpired) as error:
+            print(f"{name}: {error}", flush=True)
+            continue
+        print(line(every[-1]), flush=True)
+    print("\n".join([*summary(every), *(one.line() for one in goals(every, given.deployments))]))
+    return 0 if len(every) == given.deployments else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
