@@ -2,9 +2,9 @@
 """The loop of layout/events.py, compiled. Arrays instead of objects, as numba knows those.
 
 By queue: `qi` and `qf` (integers, floats); its ring, `whens` a packet came and `dues`, when it was
-to be sent. By lcore: `li`, `lf`; `feeds[a, b]`: lcore a may get packets of lcore b. `first`: number
-of each stage's first queue. `planned`: when each packet is due. `par`: scalars. `total`: packets
-so far.
+to be sent. By lcore: `li`, `lf`; `feeds[a, b]`: lcore a may get packets of lcore b; its queues are
+`mine[li[a, OWN]]` and as many behind it as COUNT says. `first`: number of each stage's first queue.
+`planned`: when each packet is due. `par`: scalars. `total`: packets so far.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ NEVER = np.inf
 # Of qi: FOLLOWING is polled next; TURN counts packets that a stage before gave out in turn.
 CPU, TASK, STAGE, ROOM, FOLLOWING, HEAD, SIZE, DROPPED, ASLEEP, TURN = range(10)
 CYCLES, POLL, IDLE, SHARE, BEGINS, ENDS, PATIENCE, READY = range(8)  # of qf
-COUNT, SEVERAL, AT, QUIET = range(4)  # of li: queues, several tasks, next one, polls for nothing
+COUNT, SEVERAL, AT, QUIET, OWN = range(
+    5
+)  # of li: queues, several tasks, next one, polls for nothing
 CLOCK, SLICE_END, PAUSE_AT = range(3)  # of lf
 PAUSE_RATE, SLICE, SWITCH, WAKE, ROUSE, LANES, OUTSIDE, PACKETS, MOST = range(9)  # of par
-SENT, GONE, ARRIVED, EVENTS = range(4)  # of total
+SENT, GONE, ARRIVED, EVENTS, WAITING = range(5)  # of total; WAITING: a queue that was not empty
 
 
 @_compiled
@@ -120,13 +122,14 @@ def _admit(
 
 
 @_compiled
-def _other_task(qi: Any, qf: Any, c: int, q: int, now: float) -> int:
+def _other_task(qi: Any, qf: Any, li: Any, mine: Any, c: int, q: int, now: float) -> int:
     """The first queue of the task that follows on this lcore among those that want it: of the tasks
     behind this one the nearest, or else the first; -1: all of them sleep. One that was roused and
     is not up yet comes only where nobody else wants the lcore."""
     chosen, lowest, soonest, best = -1, -1, -1, NEVER
-    for other in range(len(qi)):
-        if qi[other, CPU] != c or qi[other, ASLEEP] > 0:
+    for i in range(li[c, COUNT]):
+        other = mine[li[c, OWN] + i]
+        if qi[other, ASLEEP] > 0:
             continue
         if qf[other, READY] > now:
             if qf[other, READY] < best:
@@ -142,9 +145,9 @@ def _other_task(qi: Any, qf: Any, c: int, q: int, now: float) -> int:
 
 
 @_compiled
-def _switch(qi: Any, qf: Any, li: Any, lf: Any, par: Any, c: int, now: float) -> None:
+def _switch(qi: Any, qf: Any, li: Any, lf: Any, mine: Any, par: Any, c: int, now: float) -> None:
     """To the next task of this lcore, or to none until a packet rouses one."""
-    before, following = li[c, AT], _other_task(qi, qf, c, li[c, AT], now)
+    before, following = li[c, AT], _other_task(qi, qf, li, mine, c, li[c, AT], now)
     li[c, QUIET] = 0
     if following < 0:
         lf[c, CLOCK] = NEVER
@@ -157,7 +160,7 @@ def _switch(qi: Any, qf: Any, li: Any, lf: Any, par: Any, c: int, now: float) ->
 
 @_compiled
 def _interrupted(
-    qi: Any, qf: Any, li: Any, lf: Any, pauses: Any, par: Any, c: int, now: float
+    qi: Any, qf: Any, li: Any, lf: Any, mine: Any, pauses: Any, par: Any, c: int, now: float
 ) -> bool:
     """A pause, or another task's turn."""
     if now >= lf[c, PAUSE_AT]:
@@ -165,7 +168,7 @@ def _interrupted(
         lf[c, PAUSE_AT] = _next_pause(lf[c, CLOCK], par[PAUSE_RATE])
         return True
     if li[c, SEVERAL] > 0 and now >= lf[c, SLICE_END]:
-        _switch(qi, qf, li, lf, par, c, now)
+        _switch(qi, qf, li, lf, mine, par, c, now)
         return True
     return False
 
@@ -206,11 +209,30 @@ def _not_before(qi: Any, qf: Any, li: Any, lf: Any, q: int) -> float:
 
 
 @_compiled
+def _soonest(
+    qi: Any, qf: Any, li: Any, lf: Any, total: Any, whens: Any, due: float, enough: float
+) -> float:
+    """When the first of all packets that wait can be taken; anything up to `enough` is as good. It
+    begins where one waited before: of many queues few have any."""
+    soonest, queues, begin = due, len(qi), total[WAITING]
+    for i in range(queues):
+        other = begin + i if begin + i < queues else begin + i - queues
+        if qi[other, SIZE] > 0:
+            head = whens[other, qi[other, HEAD]]
+            soonest = min(soonest, max(head, _not_before(qi, qf, li, lf, other)))
+            if soonest <= enough:
+                total[WAITING] = other
+                break
+    return float(soonest)
+
+
+@_compiled
 def _idle(
     qi: Any,
     qf: Any,
     li: Any,
     lf: Any,
+    mine: Any,
     feeds: Any,
     planned: Any,
     par: Any,
@@ -230,26 +252,26 @@ def _idle(
             qf[q, READY] = whens[q, qi[q, HEAD]] + par[WAKE]
         else:
             qi[q, ASLEEP] = 1
-        _switch(qi, qf, li, lf, par, c, lf[c, CLOCK])
+        _switch(qi, qf, li, lf, mine, par, c, lf[c, CLOCK])
         return
     if li[c, QUIET] <= li[c, COUNT] and not (li[c, SEVERAL] > 0 and li[c, QUIET] > 1):
         return
     step = qf[q, IDLE] * (1 if li[c, SEVERAL] > 0 else li[c, COUNT])
     due = planned[total[SENT]] if total[SENT] < par[PACKETS] else NEVER
-    own, soonest = (lf[c, SLICE_END] if li[c, SEVERAL] > 0 else NEVER), due
-    for other in range(len(qi)):
+    own = lf[c, SLICE_END] if li[c, SEVERAL] > 0 else NEVER
+    for i in range(li[c, COUNT]):
+        other = mine[li[c, OWN] + i]
         if qi[other, SIZE] > 0:
-            head = whens[other, qi[other, HEAD]]
-            soonest = min(soonest, max(head, _not_before(qi, qf, li, lf, other)))
-            if qi[other, CPU] == c:
-                own = min(own, head)
+            own = min(own, whens[other, qi[other, HEAD]])
     if feeds[c, c] or par[OUTSIDE] > 0:
         own = min(own, due)
     coming = NEVER
     for other in range(len(lf)):
         if other != c and feeds[c, other] and lf[other, CLOCK] < coming:
             coming = lf[other, CLOCK]
-    coming = min(own, max(coming, soonest))
+    if coming < own:
+        coming = max(coming, _soonest(qi, qf, li, lf, total, whens, due, coming))
+    coming = min(own, coming)
     if qf[q, PATIENCE] < NEVER:
         coming = min(coming, lf[c, CLOCK] + (qf[q, PATIENCE] - 1 - li[c, QUIET]) * qf[q, IDLE])
     if lf[c, CLOCK] < coming < NEVER:
@@ -309,6 +331,7 @@ def run(
     li: Any,
     lf: Any,
     first: Any,
+    mine: Any,
     feeds: Any,
     pauses: Any,
     planned: Any,
@@ -335,13 +358,13 @@ def run(
         now = lf[c, CLOCK]
         if par[OUTSIDE] > 0:
             _admit(qi, qf, first, planned, par, total, whens, dues, now)
-        if _interrupted(qi, qf, li, lf, pauses, par, c, now):
+        if _interrupted(qi, qf, li, lf, mine, pauses, par, c, now):
             continue
         q = li[c, AT]
         li[c, AT] = qi[q, FOLLOWING]  # of the same task
         taken = _taken(qi, qf, planned, par, total, whens, q, now)
         if taken == 0:
-            _idle(qi, qf, li, lf, feeds, planned, par, total, whens, c, q)
+            _idle(qi, qf, li, lf, mine, feeds, planned, par, total, whens, c, q)
             continue
         li[c, QUIET] = 0
         total[EVENTS] += taken

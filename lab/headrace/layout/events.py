@@ -126,7 +126,8 @@ def follow(way: Traversal, packets: int, seed: int = 1) -> Followed:
     cpus = sorted({queue.stage.cpu for queue in flat})
     qi, qf = _queues(way, flat, cpus)
     feeds, li = _lcores(qi, len(cpus))
-    lf, total = np.zeros((len(cpus), 3)), np.zeros(4, np.int64)
+    mine = np.argsort(qi[:, c.CPU], kind="stable").astype(np.int64)
+    lf, total = np.zeros((len(cpus), 3)), np.zeros(5, np.int64)
     widest = int(qi[:, c.ROOM].max())
     latencies, came = np.empty(packets), np.empty(packets)
     lcores = way.lcores
@@ -136,7 +137,7 @@ def follow(way: Traversal, packets: int, seed: int = 1) -> Followed:
          lcores.rouse_cycles, way.lanes, lcores.outside, packets, BURST], dtype=np.float64,
     )  # fmt: skip
     c.run(
-        qi, qf, li, lf, np.cumsum([0, *map(len, way.stages)]).astype(np.int64), feeds,
+        qi, qf, li, lf, np.cumsum([0, *map(len, way.stages)]).astype(np.int64), mine, feeds,
         np.array(pauses.lengths, dtype=np.float64), way.planned(packets, seed), par, total,
         np.empty((len(flat), widest)), np.empty((len(flat), widest)), latencies, came, seed,
     )  # fmt: skip
@@ -187,11 +188,12 @@ def _lcores(qi: NDArray[np.int64], count: int) -> tuple[NDArray[np.bool_], NDArr
             # A source feeds itself: what it waits for is time.
             if one[c.STAGE] == other[c.STAGE] + 1 or one[c.STAGE] == other[c.STAGE] == 0:
                 feeds[one[c.CPU], other[c.CPU]] = True
-    li = np.zeros((count, 4), dtype=np.int64)
+    li = np.zeros((count, 5), dtype=np.int64)
     for q, one in reversed(list(enumerate(qi))):
         lcore = one[c.CPU]
         li[lcore, c.COUNT] += 1
         li[lcore, c.SEVERAL] |= int(one[c.TASK] > 0)
         if one[c.TASK] == 0:
             li[lcore, c.AT] = q
+    li[:, c.OWN] = np.cumsum(li[:, c.COUNT]) - li[:, c.COUNT]
     return feeds, li

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.ground.operable import Numbers
-from headrace.ground.simulated.costs import PricedLayout
+from headrace.ground.simulated.priced_layout import PricedLayout
 from headrace.layout.latency import BURST, QueueStage
 from headrace.layout.queue import wait_s
 from headrace.spec.operate import StepCosts

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from headrace.engine.place import Placement
 from headrace.ground.load_curve import load_of
+from headrace.ground.simulated.entries import ranks
 from headrace.layout.latency import BURST
 from headrace.spec.deployment import Deployment
 from headrace.spec.described import DescribedServer
@@ -46,6 +47,17 @@ def check_operated(experiment: Experiment, doc: Document, placement: Placement) 
     ):  # fmt: skip
         if given != covered:
             raise doc.error(("deployment", key), f"cannot operate: {given}; covered: {covered}")
+    if (direction := experiment.workload.direction) != "forward":
+        raise doc.error(("workload", "direction"), f"cannot operate: {direction}; covered: forward")
+    if ranks(experiment) is not None:
+        raise doc.error(
+            ("workload", "flows", "order"), "cannot operate: zipf; covered: round-robin, random"
+        )
+    for node, path in zip(experiment.nodes, experiment.node_paths, strict=True):
+        if node.to:
+            raise doc.error(
+                path[:-1], f"cannot operate: {node.name} has branches; covered: chains without"
+            )
     load_of(experiment, doc)
 
 
