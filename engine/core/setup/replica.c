@@ -78,7 +78,9 @@ static int open_way(struct engine *e, struct replica *r, struct outlet *o, struc
 	for (unsigned int i = 0; i < reader->n_inputs; i++)
 		if (reader->inputs[i].link == o->link)
 			direction = reader->inputs[i].direction;
-	o->way = elastic_way_create(e->elastic[l->reader], who_tells(e, reader), direction);
+	/* What comes forward begins flows: its tuple tells, and nobody is asked for each packet. */
+	o->way = elastic_way_create(e->elastic[l->reader],
+				    direction == NF_REVERSE ? who_tells(e, reader) : NULL, direction);
 	if (!o->way)
 		return err_set(err, ENOMEM, l->name, "out of memory");
 	r->steers = true;
