@@ -59,7 +59,9 @@ static inline struct flow *record(const struct flow_table *t, uint32_t i)
 static inline void epoch_grows(struct flow_table *t, uint32_t i)
 {
 	t->epochs->of[i]++;
-	t->epochs->any++;
+	/* Who remembers flows of a whole table is one worker's: shared ones are not remembered. */
+	if (!t->owners)
+		t->epochs->any++;
 }
 
 static inline struct bucket *bucket_at(const struct flow_table *t, uint64_t i)

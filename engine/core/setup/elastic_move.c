@@ -21,7 +21,7 @@
 #include "elastic_move.h"
 #include "engine.h"
 
-#define WAIT_MAX_S 2
+#define WAIT_MAX_S 10 /* on a machine that others load an lcore may stand still for seconds */
 #define SPINS 200        /* before the control thread lets go of its CPU, which may be an lcore's */
 #define NAP_NS 10000
 
