@@ -20,8 +20,8 @@ mkdir -p .setup
 	echo "threads: does not build: .setup/threads.log"
 	exit 1
 }
-[ $# -gt 0 ] || set -- tests/packet/test_concurrent.py tests/hosting/test_control_clients.py \
-	tests/hosting/test_shm.py
+[ $# -gt 0 ] || set -- tests/packet/test_concurrent.py tests/packet/test_elastic.py \
+	tests/hosting/test_control_clients.py tests/hosting/test_shm.py
 export HEADRACE_ENGINE=$PWD/$build/engine/headrace-engine PYTHONDONTWRITEBYTECODE=1
 export TSAN_OPTIONS="suppressions=$PWD/engine/tests/threads.supp exitcode=66 history_size=4 intercept_strtok=0"
 .venv/bin/python -m pytest -p no:cacheprovider -q "$@"
