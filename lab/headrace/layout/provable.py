@@ -36,6 +36,7 @@ from headrace.spec.placement import (
 
 _ALL_ARCS = 400  # up to so many CP-SAT has all ways
 _FEW = 4  # caches of a server, of which all pairs are tried
+_MANY = 24  # chains
 _SMALL_S = 0.2  # of annealing, where CP-SAT has all ways
 _PART = 0.15  # of the way from a bound to a value: what patterns refute at least, mostly
 _FURTHER = 500  # by this part of it a load that is refuted is raised
@@ -89,7 +90,8 @@ class Placing:
         self.say(f"{len(self.problem.chains)} chains: looking for {self.seconds:g} s")
         for left, mode in zip(range(len(modes), 0, -1), modes, strict=True):
             now = time.monotonic()
-            self._placed(mode, now + (self._until(0.4) - now) / left)
+            share = 0.9 if self._many else 0.4
+            self._placed(mode, now + (self._until(share) - now) / left)
         best = self._best(modes)
         self._counted(best)
         for mode in modes:
@@ -141,6 +143,11 @@ class Placing:
     @cached_property
     def _first(self) -> PlacementProblem:
         return first_server(self.problem)
+
+    @property
+    def _many(self) -> bool:
+        """So many that patterns would take minutes, which placements gain more from."""
+        return len(self.problem.chains) > _MANY
 
     @property
     def _times(self) -> int:
@@ -293,7 +300,7 @@ class Placing:
     ) -> None:
         """Lcores filled by patterns. Where the rate is asked for: what would refute a load between
         the bound and the value, then the one that this comes to."""
-        if best is None or mode.bound >= best[0]:
+        if best is None or mode.bound >= best[0] or self._many:
             return
         if self.problem.aim != "rate":
             relaxation = Relaxation(mode.tables, self.problem.full, times=self._times)
