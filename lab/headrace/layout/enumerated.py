@@ -8,8 +8,9 @@ import itertools
 import math
 from collections.abc import Iterator
 
-from headrace.layout.placing import areas_of, compositions, lcores_of, value_of
+from headrace.layout.placing import areas_of, compositions, lcores_of, up, value_of
 from headrace.spec.placement import (
+    WHOLE,
     ChainLoads,
     ChosenPlacement,
     ChosenSegment,
@@ -82,3 +83,32 @@ def _text(way: ChosenWay) -> str:
     """`door:first-end@area/lcore,lcore;...`, as the checker has it."""
     segments = (f"{s.first}-{s.end}@{s.area}/{','.join(map(str, s.lcores))}" for s in way.segments)
     return f"{way.door}:{';'.join(segments)}"
+
+
+def port_choices(problem: PlacementProblem) -> int:
+    return math.prod(len(chain.doors) for chain in problem.chains)
+
+
+def least_busy_ports(problem: PlacementProblem) -> int:
+    """How busy the busiest port is at least, whatever port each chain has: chain by chain, as long
+    as it may be less than the least so far."""
+    used, best = [0] * len(problem.limits), 1 << 60
+    chains = sorted(problem.chains, key=lambda one: -one.rate_pps)
+
+    def choose(number: int, busy: int) -> None:
+        nonlocal best
+        if number == len(chains):
+            best = busy
+            return
+        for door in chains[number].doors:
+            most = busy
+            for limit, amount in door.uses:
+                used[limit] += amount
+                most = max(most, up(used[limit] * WHOLE, problem.limits[limit].capacity))
+            if most < best:
+                choose(number + 1, most)
+            for limit, amount in door.uses:
+                used[limit] -= amount
+
+    choose(0, 0)
+    return best

@@ -19,7 +19,13 @@ from headrace.errors import BadInput, HeadraceError
 from headrace.layout import solved
 from headrace.layout.annealed import Annealer
 from headrace.layout.cheapest import ChainWay, Prices, WayTables
-from headrace.layout.enumerated import ENUMERATED_MAX, enumerate_all, how_many
+from headrace.layout.enumerated import (
+    ENUMERATED_MAX,
+    enumerate_all,
+    how_many,
+    least_busy_ports,
+    port_choices,
+)
 from headrace.layout.lagrange import BoundPart, Relaxation, Relaxed, first_server, in_whole
 from headrace.layout.packed import Draft, Packer, cut_once, everywhere
 from headrace.layout.pattern_bound import PatternBound
@@ -55,10 +61,15 @@ class _Mode:
     packer: Packer
     bounds: dict[BoundPart, ModeBound] = field(default_factory=dict)
     best: Draft | None = None
+    ports: int = 0  # by these alone
 
     @property
     def bound(self) -> int:
         """What is proved of it by all bounds."""
+        return max(self.priced, self.ports)
+
+    @property
+    def priced(self) -> int:
         whole = self.bounds["all"].bound if "all" in self.bounds else 0
         return max(whole, self._apart)
 
@@ -157,6 +168,12 @@ class Placing:
         """What is proved without any placement."""
         return self._bound([self._mode(number) for number in range(len(self.problem.modes))])
 
+    @cached_property
+    def _ports(self) -> int:
+        """How busy ports are at least, by all choices of them; 0: too many, or not what counts."""
+        counts = self.problem.aim == "rate" and port_choices(self.problem) <= ENUMERATED_MAX
+        return least_busy_ports(self.problem) if counts else 0
+
     def _until(self, part: float) -> float:
         return self.began + part * self.seconds
 
@@ -178,7 +195,8 @@ class Placing:
         ):
             pool = [[*ways, *cut_once(self._first, c)] for c, ways in enumerate(pool)]
         pool = [everywhere(self.problem, c, ways) for c, ways in enumerate(pool)]
-        mode = _Mode(number, tables, Packer(self.problem, number, pool))
+        packer = Packer(self.problem, number, pool)
+        mode = _Mode(number, tables, packer, ports=self._ports)
         self._price(mode, relaxation, relaxed, None)
         return mode
 
@@ -195,6 +213,7 @@ class Placing:
         self._annealed(mode, draft, until)
 
     def _annealed(self, mode: _Mode, draft: Draft | None, until: float) -> None:
+        self._keep(mode, draft)
         if draft is None or draft.score[0] <= mode.bound or time.monotonic() >= until:
             return
         if self._small(mode):
@@ -395,7 +414,13 @@ class Placing:
         value, placement = best
         if enumerated is None:
             placement = self._swiftest(value, placement, modes[placement.mode])
-        certificate = Certificate(bound=min(bound, value), modes=bounds, enumerated=enumerated)
+        by_ports = enumerated is None and min(m.priced for m in modes) < bound
+        certificate = Certificate(
+            bound=min(bound, value),
+            modes=bounds,
+            enumerated=enumerated,
+            ports=port_choices(self.problem) if by_ports else None,
+        )
         certificate = certificate.sealed()
         return PlacementAnswer(
             problem=self.problem, placement=placement, value=value, certificate=certificate
@@ -414,7 +439,7 @@ def _shifted(way: ChainWay, areas: int, doors: int) -> ChainWay:
 
 def _unmet(problem: PlacementProblem) -> str:
     lcores = sum(area.cores for area in problem.areas)
-    reason = why_unmet(problem)
+    reason = None if problem.aim == "rate" else why_unmet(problem)
     if reason is not None:
         return f"no placement keeps all goals: {reason}"
     return (

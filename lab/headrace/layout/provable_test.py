@@ -226,3 +226,22 @@ def test_what_a_placement_is_worth_by_hand() -> None:
     assert how_many(by_hand()) == 9
     busy = by_hand().model_copy(update={"limits": (SharedLimit(name="port", capacity=2000),)})
     assert Placing(busy, seconds=2).answer().value == 7000  # 1400 of 2000
+
+
+def test_what_ports_alone_prove_by_hand() -> None:
+    """Three chains of 700 by two ports of 1000: one has 1400, and by shares 1050 would do."""
+    doors = tuple(Door(name=f"port {i}", server=0, node=0, uses=((i, 700),)) for i in (0, 1))
+    chain = by_hand().chains[0].model_copy(update={"doors": doors})
+    problem = by_hand().model_copy(update={
+        "chains": tuple(chain.model_copy(update={"name": name}) for name in "cde"),
+        "limits": tuple(SharedLimit(name=f"port {i}", capacity=1000) for i in (0, 1)),
+    })  # fmt: skip
+    answer = Placing(problem, seconds=2).answer()
+    assert (answer.value, answer.word, answer.certificate.ports) == (14_000, "optimal", 8)
+    given = json.loads(answer.model_dump_json())
+    check_placement.check(given)
+    for ports, words in ((9, "there are 8 choices"), (None, "only 10500 is proven")):
+        given["certificate"]["ports"] = ports
+        given["certificate"]["seal"] = check_placement.seal(given["certificate"])
+        with pytest.raises(check_placement.Rejected, match=words):
+            check_placement.check(given)

@@ -180,12 +180,14 @@ class Enumerated(Spec):
 
 
 class Certificate(Spec):
-    """`bound`: no placement has a lower value. `seal`: SHA-256 of the rest as JSON with sorted keys
-    and without blanks."""
+    """`bound`: no placement has a lower value. `ports`: how many choices of a port for each chain
+    there are, where they prove it: none of them leaves all ports less busy (aim rate). `seal`:
+    SHA-256 of the rest as JSON with sorted keys and without blanks."""
 
     bound: int
     modes: tuple[ModeBound, ...] = ()
     enumerated: Enumerated | None = None
+    ports: Whole | None = None
     seal: str = ""
 
     def sealed(self) -> Certificate:
