@@ -43,7 +43,7 @@ from headrace.record.rows import Result, Trial
 from headrace.record.sampled import CollectOutput, ReadableLayers, Sampled
 from headrace.record.service import OffloadReport
 from headrace.record.tables import MODELS, VERSION, leaf_types
-from headrace.report.machine import ReportOutput
+from headrace.report.machine import GroundsOutput, ReportOutput
 from headrace.report.preview import Preview
 from headrace.spec.calibration import Calibration
 from headrace.spec.described import DescribedServer
@@ -62,6 +62,7 @@ OUTPUTS: dict[str, type[BaseModel]] = {
     "run --check": Preview,
     "campaign": CampaignOutput,
     "report": ReportOutput,
+    "report A B": GroundsOutput,
     "diff": GatedDiff,
     "compare": GatedComparison,
     "explain": Diagnoses,

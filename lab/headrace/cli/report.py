@@ -10,17 +10,29 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from headrace.analyse.grounds import GroundResults
 from headrace.analyse.report import Report
 from headrace.analyse.report import report as make_report
 from headrace.cli import _claims as claimed
 from headrace.cli._console import print_json, stdout
 from headrace.errors import BadInput
 from headrace.record.bundle import Bundle, write_whole
-from headrace.report import appliances, engines, fitted, in_turn, layers, offload, operate, tune
+from headrace.record.frozen import Record
+from headrace.report import (
+    appliances,
+    engines,
+    fitted,
+    in_turn,
+    layers,
+    offload,
+    operate,
+    side_by_side,
+    tune,
+)
 from headrace.report import claims as claims_page
 from headrace.report import html as page
 from headrace.report.document import Document
-from headrace.report.machine import report_output
+from headrace.report.machine import grounds_output, report_output
 from headrace.report.measured import document
 from headrace.report.points import sections
 from headrace.report.terminal import show
@@ -28,7 +40,13 @@ from headrace.tune.result import read as tuned
 
 
 def report(
-    bundle: Annotated[Path, typer.Argument(help="The directory that `headrace run` made.")],
+    bundles: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="BUNDLE...",
+            help="The directory that `headrace run` made; several of one study side by side.",
+        ),
+    ],
     html: Annotated[
         Path | None, typer.Option("--html", help="Write one self-contained HTML page to FILE.")
     ] = None,
@@ -39,24 +57,42 @@ def report(
     ] = False,
 ) -> None:
     """Show the results of a run, where its chains are narrowest, and the evidence."""
-    opened = Bundle(bundle)
+    opened = Bundle(bundles[0])
     opened.check_whole()
+    if len(bundles) > 1:
+        _several([opened, *map(Bundle, bundles[1:])], html, as_text=as_text, claims=claims)
+        return
     reported = make_report(opened)
     if claims:
         judged = claimed.of_bundle(opened)
         reported = reported.model_copy(update={"claims": judged})
     shown = _document(opened, reported)
-    if html is not None:
-        write_html(shown, html)
-    if as_text:
-        print_json(report_output(reported, shown))
-    else:
-        console = stdout()
-        show(shown, console)
-        if html is not None:
-            console.print(f"Written: {html}", markup=False)
+    _shown(shown, html, report_output(reported, shown) if as_text else None)
     if claims:
         claimed.exit_by(reported.claims)
+
+
+def _several(bundles: list[Bundle], html: Path | None, *, as_text: bool, claims: bool) -> None:
+    """One study on several grounds: its claims are judged on each."""
+    for one in bundles:
+        one.check_whole()
+    grounds = [GroundResults(one, one.claims) for one in bundles]
+    shown = side_by_side.document(grounds)
+    _shown(shown, html, grounds_output(grounds, shown) if as_text else None)
+    if claims:
+        claimed.exit_by(tuple(claim for one in grounds for claim in one.claims))
+
+
+def _shown(shown: Document, html: Path | None, as_json: Record | None) -> None:
+    if html is not None:
+        write_html(shown, html)
+    if as_json is not None:
+        print_json(as_json)
+        return
+    console = stdout()
+    show(shown, console)
+    if html is not None:
+        console.print(f"Written: {html}", markup=False)
 
 
 def write_html(shown: Document, target: Path) -> None:

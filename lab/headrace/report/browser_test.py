@@ -25,6 +25,8 @@ from headrace.report.charts.lines import Axes, Band, Series
 from headrace.report.document import Chart, Document, Section, curves
 from headrace.report.document_test import of_a_paper
 from headrace.report.measured import document
+from headrace.report.side_by_side_test import ground
+from headrace.report.side_by_side_test import shown as grounds
 from headrace.spec.plan import ChainPlan, FunctionCost, LayoutPlan, Role, SegmentPlan
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -161,6 +163,9 @@ def pages(bundle_path: Path, tmp_path: Path) -> dict[str, str]:
         "plan": plan.document([planned(), planned().model_copy(update={"rate_pps": 12e6})]),
         "profile": Document("p", sections=(Section("State", blocks=(profiled(),)),)),
         "paper": of_a_paper(),
+        "grounds": grounds(
+            [ground(tmp_path, "measured", [1.0, 6.1]), ground(tmp_path, "predicted", [2.0, 8.0])]
+        ),
         "server": server.document(detect()),
     }
     return {name: html.render(one) for name, one in shown.items()}

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from headrace.analyse.capacity import Part
 from headrace.analyse.compared import Compared
 from headrace.analyse.conclusion import Conclusion
+from headrace.analyse.grounds import GroundResults
 from headrace.analyse.report import Explained, Report
 from headrace.analyse.summary import ResultKey, Spread, Summary
 from headrace.record.claim import JudgedClaim
@@ -77,6 +79,36 @@ class ReportOutput(Record):
     document: Document  # what the page shows
     claims: tuple[JudgedClaim, ...]
     environment: Environment | None
+
+
+class GroundClaims(Record):
+    """A bundle of a study, and what became of the study's claims by its results."""
+
+    bundle: str
+    ground: str  # measured or predicted
+    where: str  # the machine, or the described server
+    claims: tuple[JudgedClaim, ...]
+
+
+class GroundsOutput(Record):
+    """headrace report, of several bundles"""
+
+    sentence: str
+    grounds: tuple[GroundClaims, ...]
+    document: Document
+
+
+def grounds_output(grounds: Sequence[GroundResults], document: Document) -> GroundsOutput:
+    return GroundsOutput(
+        sentence=document.sentence,
+        grounds=tuple(
+            GroundClaims(
+                bundle=str(one.bundle.path), ground=one.ground, where=one.where, claims=one.claims
+            )
+            for one in grounds
+        ),
+        document=document,
+    )
 
 
 def report_output(report: Report, document: Document) -> ReportOutput:

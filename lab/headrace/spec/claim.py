@@ -50,6 +50,7 @@ class Claim(Spec):
     paper: str | None = None
     needs: tuple[Needs, ...] = ()
     unlike: str | None = None
+    differs: str | None = None  # why a prediction for the paper's own server contradicts it
 
     @model_validator(mode="after")
     def _one_value(self) -> Claim:

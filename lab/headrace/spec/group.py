@@ -32,9 +32,14 @@ class Needs(Spec):
 
 
 class Published(Spec):
+    """What a paper says of a group. `at`: the point that a number is of, by values of the sweep, so
+    that it is drawn among the points' `figure`."""
+
     claim: str
     setup: str
     value: Any
+    at: dict[str, Any] = Field(default_factory=dict)
+    figure: Literal["throughput_gbps", "loss", "latency_us"] = "throughput_gbps"
 
 
 class Quick(Spec):

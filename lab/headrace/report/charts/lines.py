@@ -151,6 +151,6 @@ def _names(series: Sequence[Series], at: float, heights: Sequence[float]) -> lis
     for i in sorted(range(len(series)), key=lambda i: heights[i]):
         y = max(heights[i], free)
         free = y + 15
-        name = shorten(series[i].name, 118, 12.5)
+        name = shorten(series[i].name, 106, 12.5)  # wide letters take more
         texts.append(text(at + 9, y + 4, name, class_=f"name l{i % STYLES + 1}"))
     return texts

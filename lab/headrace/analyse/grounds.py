@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One study on several grounds: what each of its bundles found of each point, and of each claim."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from headrace.analyse.claims import tally
+from headrace.errors import BadInput
+from headrace.record.bundle import Bundle
+from headrace.record.claim import JudgedClaim
+from headrace.record.points import PointRow, points_of
+from headrace.record.rows import Result
+from headrace.spec.group import Group
+
+MEASURED, PREDICTED = "measured", "predicted"
+
+
+class Asked(NamedTuple):
+    """What a point was asked for."""
+
+    point: str
+    execution: str
+    workload: str
+    goal: str
+    load_pps: float  # of fixed loads; 0 of all else
+
+
+@dataclass(frozen=True)
+class GroundResults:
+    """A bundle of the study. `claims`: judged by its own results."""
+
+    bundle: Bundle
+    claims: tuple[JudgedClaim, ...]
+
+    @cached_property
+    def predicted_for(self) -> str | None:
+        """The described server that all was computed for."""
+        for one in (self.bundle.spec_resolved or {}).get("experiments", ()):
+            if "server" in one:
+                return str(one["server"]["name"])
+        return None
+
+    @property
+    def ground(self) -> str:
+        return MEASURED if self.predicted_for is None else PREDICTED
+
+    @property
+    def where(self) -> str:
+        environment = self.bundle.environment
+        host = "here" if environment is None else environment.hostname
+        return self.predicted_for or str(host)
+
+    @property
+    def title(self) -> str:
+        return f"{self.ground}, {self.where}"
+
+    @property
+    def tally(self) -> str:
+        return tally(self.claims) if self.claims else "no claims"
+
+    @cached_property
+    def points(self) -> tuple[PointRow, ...]:
+        return points_of(self.bundle)
+
+    @cached_property
+    def results(self) -> dict[Asked, list[Result]]:
+        """By what was asked, a result of each repetition. A search that met its goal at no load has
+        no figure."""
+        every: dict[Asked, list[Result]] = {}
+        for one in self.bundle.results():
+            fixed = one.goal == "fixed"
+            if fixed or one.throughput_pps > 0:
+                load = one.load_pps if fixed else 0.0
+                key = Asked(one.chain, one.execution, one.workload, one.goal, load)
+                every.setdefault(key, []).append(one)
+        return every
+
+
+def side_by_side(grounds: Sequence[GroundResults]) -> dict[str, Group]:
+    """The groups that all bundles have; of another study they are not comparable."""
+    first, *others = [one.bundle.spec_data for one in grounds]
+    for ground, data in zip(grounds[1:], others, strict=True):
+        if (data.get("name"), data.get("paper")) != (first.get("name"), first.get("paper")):
+            raise BadInput(
+                f"{ground.bundle.path}: is of {data.get('name')}; allowed beside "
+                f"{grounds[0].bundle.path}: bundles of {first.get('name')}"
+            )
+    groups: dict[str, Group] = {}
+    for data in (first, *others):
+        for name, group in (data.get("groups") or {}).items():
+            groups.setdefault(name, Group.model_validate(group))
+    return groups
+
+
+def middle(values: Sequence[float | None]) -> float | None:
+    """The median of those that are known."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One study, measured and predicted: two verdicts on each claim, three lines in each figure."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from headrace.analyse.claims import judge_claims, keep_claims
+from headrace.analyse.grounds import GroundResults
+from headrace.analyse.units import percent
+from headrace.errors import BadInput
+from headrace.record.bundle import Bundle, BundleWriter
+from headrace.record.identity import Origin
+from headrace.record.rows import Result
+from headrace.record.testdata import environment
+from headrace.record.verdict import Audit
+from headrace.report import html, side_by_side
+from headrace.report.charts.lines import Lines
+from headrace.report.document import Chart, Document, Items, Table
+from headrace.spec.claim import Claim
+
+CHAINS = "deployment.hosting.chains"
+STUDY: dict[str, Any] = {
+    "name": "s9", "paper": "Somebody 2020, On Chains",
+    "groups": {"g": {
+        "about": "Chains.", "figures": ["7"], "spec": {"chain": ["l2fwd"]},
+        "sweep": {CHAINS: [1, 4, 9]},
+        "published": [
+            {"claim": "S9.most", "setup": "4 chains: Gbps", "value": 6, "at": {CHAINS: 4}}
+        ],
+    }},
+    "claims": {"most": {
+        "text": "Four chains carry 6 Gbit/s.", "published": 6, "tolerance": 0.1, "unit": "Gbit/s",
+        "query": "select max(throughput_gbps_l1) from results where chain = 'g-2'",
+        "differs": "Theirs is slower.",
+    }},
+}  # fmt: skip
+
+
+def row(point: int, gbps: float, ground: Origin) -> Result:
+    return Result(
+        chain=f"g-{point}", direction="forward", repetition=1, execution="rtc", workload="64B",
+        goal="ndr", load_pps=1e6, throughput_pps=gbps * 1e6, throughput_gbps_l1=gbps,
+        throughput_gbps_l2=gbps, offered_pps=1e6, sent_pps=1e6, received_pps=1e6, loss_ratio=0,
+        audit=Audit(verdict="ok"), ground=ground,
+    )  # fmt: skip
+
+
+def ground(folder: Path, origin: Origin, gbps: list[float], name: str = "s9") -> Bundle:
+    study = {**STUDY, "name": name}
+    points = [
+        {"group": "g", "figures": ["7"], "point": f"g-{i}", "values": {CHAINS: n}}
+        for i, n in enumerate((1, 4, 9), 1)
+    ]
+    points[2]["skipped"] = "needs 9 lcores"
+    server = {} if origin == "measured" else {"server": {"name": "large"}}
+    with BundleWriter(folder / f"{name}-{origin}") as writer:
+        writer.spec(json.dumps(study), {"points": points, "experiments": [server]})
+        writer.environment(environment())
+        for i, one in enumerate(gbps, 1):
+            writer.result(row(i, one, origin))
+    bundle = Bundle(folder / f"{name}-{origin}")
+    claims = {key: Claim.model_validate(one) for key, one in study["claims"].items()}
+    keep_claims(bundle, judge_claims(bundle, claims, lambda _: None, study["paper"]))
+    return Bundle(bundle.path)
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> list[Bundle]:
+    return [ground(tmp_path, "measured", [1.0, 0.0]), ground(tmp_path, "predicted", [2.0, 8.0])]
+
+
+def shown(bundles: list[Bundle]) -> Document:
+    return side_by_side.document([GroundResults(one, one.claims) for one in bundles])
+
+
+def test_a_claim_has_a_verdict_of_each_ground(tmp_path: Path) -> None:
+    own = [ground(tmp_path, "measured", [1.0, 6.1]), ground(tmp_path, "predicted", [2.0, 8.0])]
+    document = shown(own)
+    [table] = [one for one in document.sections[0].blocks if isinstance(one, Table)]
+    assert table.lines[0].cells == (
+        "most", f"6 Gbit/s ± {percent(0.1)}", "6.1 Gbit/s", "confirmed", "8 Gbit/s", "contradicted"
+    )  # fmt: skip
+    [why] = [one for one in document.sections[1].blocks if isinstance(one, Items)]
+    assert why.texts == (
+        "most, predicted: contradicted. 8 Gbit/s instead of 6 Gbit/s "
+        f"± {percent(0.1)}. Theirs is slower.",
+    )
+    assert "1 claim: 1 confirmed; predicted, large: 1 claim: 1 contradicted." in document.sentence
+
+
+def test_a_figure_has_a_line_of_each_ground_and_of_the_paper(both: list[Bundle]) -> None:
+    """What no load met has no point; a point that was skipped says why."""
+    host = both[0].environment.hostname if both[0].environment else ""
+    figure = shown(both).sections[-1]
+    assert figure.title == "Figure 7: g"
+    [chart] = [one for one in figure.blocks if isinstance(one, Chart)]
+    assert isinstance(chart.picture, Lines)
+    assert {one.name: one.points for one in chart.picture.series} == {
+        "measured": ((1.0, 1.0),),
+        "predicted": ((1.0, 2.0), (4.0, 8.0)),
+        "published": ((4.0, 6.0),),
+    }
+    [absent] = [one for one in figure.blocks if isinstance(one, Items)]
+    assert absent.texts[0] == f"measured, {host}: 1 point was skipped: needs 9 lcores"
+
+
+def test_a_document_read_back_gives_the_same_page(both: list[Bundle]) -> None:
+    document, form = shown(both), TypeAdapter(Document)
+    assert html.render(form.validate_json(form.dump_json(document))) == html.render(document)
+
+
+def test_bundles_of_another_study_are_refused(tmp_path: Path, both: list[Bundle]) -> None:
+    other = ground(tmp_path, "measured", [1.0], name="s8")
+    with pytest.raises(BadInput, match=r"s8-measured: is of s8; allowed beside .*: bundles of s9"):
+        shown([both[0], other])

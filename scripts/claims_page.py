@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What became of the papers' claims, for docs/papers.md: keeps it in docs/claims.json, and writes
+the tables from there.
+
+    scripts/claims_page.py BUNDLE...     of `headrace run s1 --on ...` and the like, or measured
+    scripts/claims_page.py               the page alone, from what is kept
+    scripts/claims_page.py --check       whether the page is what is kept and the studies say
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from headrace.analyse.claims import claimed_text, measured_text
+from headrace.analyse.grounds import PREDICTED, GroundResults
+from headrace.host.programs import shipped
+from headrace.record.bundle import Bundle
+from headrace.record.claim import JudgedClaim
+from headrace.spec.claim import Claim
+from headrace.spec.folder import load_folder
+from headrace.spec.study import read
+
+REPO = Path(__file__).resolve().parents[1]
+KEPT, PAGE = REPO / "docs/claims.json", REPO / "docs/papers.md"
+BEGIN, END = "<!-- claims: by scripts/claims_page.py -->\n", "<!-- claims: end -->\n"
+SERVERS = {
+    "s1": "xeon-e5-2650", "s2": "xeon-gold-5118", "s3": "xeon-platinum-8168", "s4": None,
+    "s5": "xeon-e5-2650v4",
+}  # fmt: skip
+GROUNDS = (PREDICTED, "measured")
+NOT_RUN = "not-comparable"
+
+Kept = dict[str, dict[str, dict[str, Any]]]  # study, ground, then claims by name
+
+
+def keep(bundles: list[Path]) -> None:
+    kept: Kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    for path in bundles:
+        bundle = Bundle(path)
+        of = GroundResults(bundle, bundle.claims)
+        study = kept.setdefault(str(bundle.spec_data["name"]), {}).setdefault(of.ground, {})
+        there = of.where if of.ground == PREDICTED else "2 virtual CPUs of a shared server"
+        for one in of.claims:
+            row = {"value": measured_text(one), "verdict": one.verdict, "why": one.why, "on": there}
+            if one.measured is not None or one.name not in study:
+                study[one.name] = row
+    KEPT.write_text(json.dumps(kept, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+
+
+def claims_of(study: str) -> dict[str, Claim]:
+    return read(load_folder(shipped("studies") / study)).claims
+
+
+def page(kept: Kept) -> str:
+    return "\n".join((_whole(kept), *(_section(one, kept.get(one, {})) for one in SERVERS)))
+
+
+def _verdict(rows: dict[str, dict[str, Any]], name: str) -> str:
+    return str(rows.get(name, {}).get("verdict", NOT_RUN))
+
+
+def _whole(kept: Kept) -> str:
+    lines = [
+        "| ground | claims | confirmed | contradicted | not comparable |",
+        "|---|---|---|---|---|",
+    ]
+    for ground in GROUNDS:
+        counts = Counter(
+            _verdict(kept.get(study, {}).get(ground, {}), name)
+            for study in SERVERS for name in claims_of(study)
+        )  # fmt: skip
+        each = (str(counts[v]) for v in ("confirmed", "contradicted", NOT_RUN))
+        lines.append(f"| {ground} | {counts.total()} | {' | '.join(each)} |")
+    own = sum(one.published is None for study in SERVERS for one in claims_of(study).values())
+    return "\n".join(
+        (*lines, "", f"{own} of them are headrace's own and no paper's (\"own\").", "")
+    )
+
+
+def _section(study: str, grounds: dict[str, dict[str, Any]]) -> str:
+    doc = load_folder(shipped("studies") / study)
+    claims, server = read(doc).claims, SERVERS[study]
+    lines = [f"## {doc.data['paper']}", ""]
+    command = (
+        f"`headrace run {study} --on {server} --claims`" if server else "No prediction is made"
+    )
+    lines += [f"{command}; measured: `headrace run {study} --quick --claims`.", ""]
+    lines += ["| claim | published | predicted | measured |", "|---|---|---|---|"]
+    for name, claim in claims.items():
+        cells = [f"`{name}`: {claim.text.rstrip('.')}", _claimed(name, claim)]
+        cells += [_cell(grounds.get(ground, {}).get(name)) for ground in GROUNDS]
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    reasons: dict[str, list[str]] = {}
+    for name, claim in claims.items():
+        contradicted = _verdict(grounds.get(PREDICTED, {}), name) == "contradicted"
+        if claim.differs and contradicted:
+            reasons.setdefault(claim.differs, []).append(name)
+    for why, names in reasons.items():
+        lines += ["", f"{', '.join(f'`{name}`' for name in names)}: {why}"]
+    return "\n".join((*lines, ""))
+
+
+def _claimed(name: str, claim: Claim) -> str:
+    one = JudgedClaim(
+        name=name, text=claim.text, paper=None, claimed=claim.value, query=claim.query,
+        published=claim.published is not None, tolerance=claim.tolerance, unit=claim.unit,
+        measured=None, verdict=NOT_RUN, why=None,
+    )  # fmt: skip
+    return claimed_text(one) + ("" if one.published else " (own)")
+
+
+def _cell(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return "not run"
+    if row["verdict"] == NOT_RUN:
+        value = "" if row["value"] == "nothing" else f"{row['value']}; "
+        return f"{value}not comparable: {str(row['why']).rstrip('.')}"
+    return f"{row['value']}: **{row['verdict']}**"
+
+
+def written() -> str:
+    text = PAGE.read_text()
+    begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
+    return text[:begin] + "\n" + page(json.loads(KEPT.read_text())) + text[end:]
+
+
+def main(arguments: list[str]) -> int:
+    if arguments == ["--check"]:
+        if written() == PAGE.read_text():
+            return 0
+        print("docs/papers.md is not as docs/claims.json and the studies: scripts/claims_page.py")
+        return 1
+    if arguments:
+        keep([Path(one) for one in arguments])
+    PAGE.write_text(written())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
