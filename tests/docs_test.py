@@ -99,3 +99,9 @@ def test_the_readmes_first_experiment_is_right_and_short() -> None:
     seconds = sum(measuring_s(e.study.measure) + e.study.warmup + 2 for e in experiments)
     assert len(experiments) > 1  # there is something to compare
     assert seconds < 90
+
+
+def test_the_claims_page_is_what_is_kept_of_them() -> None:
+    script = [sys.executable, "scripts/claims_page.py", "--check"]
+    done = subprocess.run(script, cwd=REPO, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

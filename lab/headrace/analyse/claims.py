@@ -74,17 +74,25 @@ class _Answers:
         self, claim: Claim, ask_all: Ask, ask_trusted: Ask, points: Sequence[PointRow]
     ) -> None:
         self.problem: str | None = None
-        self.absent = [
-            f"{one.point} {one.absent}"
-            for one in points
-            if one.absent is not None and _names(claim.query, one.point)
-        ]
+        self.absent = _absent(claim.query, points)
         try:
             self.all = _value(ask_all(claim.query))
             self.trusted = _value(ask_trusted(claim.query))
         except QueryError as error:
             self.all = self.trusted = None
             self.problem = f"The query {error}."
+
+
+def _absent(query: str, points: Sequence[PointRow]) -> list[str]:
+    """Points that the query names and that have no results, by why."""
+    alike: dict[str, list[str]] = {}
+    for one in points:
+        if one.absent is not None and _names(query, one.point):
+            alike.setdefault(one.absent, []).append(one.point)
+    return [
+        f"{first} {why}{f' (and {len(others)} more so)' * bool(others)}"
+        for why, (first, *others) in alike.items()
+    ]
 
 
 def _names(query: str, point: str) -> bool:
