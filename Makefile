@@ -131,6 +131,8 @@ fuzz-nightly:
 docs:
 	@scripts/setup.sh run docs
 	@$(VENV)/python scripts/reference.py
+	@$(VENV)/python scripts/claims_page.py
+	@$(VENV)/python scripts/gallery.py
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build --quiet --strict
 	@echo 'Site: site/index.html; with search: python3 -m http.server -d site'
 

@@ -9,6 +9,7 @@ the tables from there.
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections import Counter
@@ -21,6 +22,7 @@ from headrace.host.programs import shipped
 from headrace.record.bundle import Bundle
 from headrace.record.claim import JudgedClaim
 from headrace.spec.claim import Claim
+from headrace.spec.document import Document
 from headrace.spec.folder import load_folder
 from headrace.spec.study import read
 
@@ -51,8 +53,14 @@ def keep(bundles: list[Path]) -> None:
     KEPT.write_text(json.dumps(kept, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
 
 
+@functools.cache
+def of_paper(study: str) -> Document:
+    return load_folder(shipped("studies") / study)
+
+
+@functools.cache
 def claims_of(study: str) -> dict[str, Claim]:
-    return read(load_folder(shipped("studies") / study)).claims
+    return read(of_paper(study)).claims
 
 
 def page(kept: Kept) -> str:
@@ -82,9 +90,8 @@ def _whole(kept: Kept) -> str:
 
 
 def _section(study: str, grounds: dict[str, dict[str, Any]]) -> str:
-    doc = load_folder(shipped("studies") / study)
-    claims, server = read(doc).claims, SERVERS[study]
-    lines = [f"## {doc.data['paper']}", ""]
+    claims, server = claims_of(study), SERVERS[study]
+    lines = [f"## {of_paper(study).data['paper']}", ""]
     command = (
         f"`headrace run {study} --on {server} --claims`" if server else "No prediction is made"
     )

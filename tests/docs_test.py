@@ -101,7 +101,8 @@ def test_the_readmes_first_experiment_is_right_and_short() -> None:
     assert seconds < 90
 
 
-def test_the_claims_page_is_what_is_kept_of_them() -> None:
-    script = [sys.executable, "scripts/claims_page.py", "--check"]
-    done = subprocess.run(script, cwd=REPO, capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("script", ["claims_page.py", "gallery.py"])
+def test_what_is_made_of_kept_tables_is_up_to_date(script: str) -> None:
+    command = [sys.executable, f"scripts/{script}", "--check"]
+    done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
