@@ -186,6 +186,14 @@ def test_rows_confirm_a_claim_and_other_rows_contradict_it(study: str, tmp_path:
     assert seen == {name: {"confirmed", "contradicted"} for name in claims}
 
 
+@pytest.mark.parametrize("study", STUDIES)
+def test_no_rows_answer_no_claim(study: str, tmp_path: Path) -> None:
+    claims, _ = appliances(study) if study == "s4" else experiments(study)
+    assert [
+        one.name for one in judged(tmp_path / "b", [], claims, 0) if one.measured is not None
+    ] == []
+
+
 def test_a_report_of_a_studys_points_has_the_studys_name(tmp_path: Path) -> None:
     """Its 112 points are no title; a few chains are."""
     of = list({one.chain: one for one in experiments("s3")[1]}.values())
