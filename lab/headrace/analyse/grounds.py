@@ -20,7 +20,7 @@ from headrace.spec.group import Group
 MEASURED, PREDICTED = "measured", "predicted"
 
 
-class Asked(NamedTuple):
+class AskedPoint(NamedTuple):
     """What a point was asked for."""
 
     point: str
@@ -68,15 +68,15 @@ class GroundResults:
         return points_of(self.bundle)
 
     @cached_property
-    def results(self) -> dict[Asked, list[Result]]:
+    def results(self) -> dict[AskedPoint, list[Result]]:
         """By what was asked, a result of each repetition. A search that met its goal at no load has
         no figure."""
-        every: dict[Asked, list[Result]] = {}
+        every: dict[AskedPoint, list[Result]] = {}
         for one in self.bundle.results():
             fixed = one.goal == "fixed"
             if fixed or one.throughput_pps > 0:
                 load = one.load_pps if fixed else 0.0
-                key = Asked(one.chain, one.execution, one.workload, one.goal, load)
+                key = AskedPoint(one.chain, one.execution, one.workload, one.goal, load)
                 every.setdefault(key, []).append(one)
         return every
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.analyse.claims import claimed_text, measured_text
-from headrace.analyse.grounds import PREDICTED, Asked, GroundResults, middle, side_by_side
+from headrace.analyse.grounds import PREDICTED, AskedPoint, GroundResults, middle, side_by_side
 from headrace.analyse.units import plural
 from headrace.record.claim import JudgedClaim
 from headrace.record.points import PointRow
@@ -107,10 +107,10 @@ def _reasons(
                 continue
             reason = claims[name].differs if ground.ground == PREDICTED and name in claims else None
             why = one.why or (reason if one.verdict == "contradicted" else None)
-            found = f" {measured_text(one)} instead of {claimed_text(one)}."
+            difference = f" {measured_text(one)} instead of {claimed_text(one)}."
             text = f"{name}, {ground.ground}: {one.verdict.replace('-', ' ')}."
             texts.append(
-                text + found * (one.verdict == "contradicted") + (f" {why}" if why else "")
+                text + difference * (one.verdict == "contradicted") + (f" {why}" if why else "")
             )
     if texts:
         yield Section("What differs, and why", blocks=(Items(tuple(texts)),), anchor="differs")
@@ -155,7 +155,7 @@ def _charts(group: Group, name: str, grounds: Sequence[GroundResults]) -> Iterat
                 yield curves(drawn, axes)
 
 
-def _named(every: Sequence[Asked], path: str) -> dict[Asked, str]:
+def _named(every: Sequence[AskedPoint], path: str) -> dict[AskedPoint, str]:
     """What of each is not the same in all, and is no axis."""
     parts = {
         one: (
@@ -171,21 +171,21 @@ def _named(every: Sequence[Asked], path: str) -> dict[Asked, str]:
     }
 
 
-Found = tuple[GroundResults, PointRow, Asked, list[Result]]
+Found = tuple[GroundResults, PointRow, AskedPoint, list[Result]]
 
 
 def _axis(every: Sequence[Found]) -> str:
-    """The first swept path with numbers, else the load."""
+    """The swept path that has the most numbers, else the load."""
     paths = dict.fromkeys(path for _, point, _, _ in every for path in point.values)
+    numbers: dict[str, int] = {}
     for path in paths:
         values = {str(point.values.get(path)): point.values.get(path) for _, point, _, _ in every}
-        numbers = [v for v in values.values() if isinstance(v, int | float) and v > 0]
-        if len(numbers) == len(values) > 1:
-            return path
-    return _LOAD
+        if len(values) > 1 and all(isinstance(v, int | float) and v > 0 for v in values.values()):
+            numbers[path] = len(values)
+    return max(numbers, key=lambda path: numbers[path], default=_LOAD)
 
 
-def _x(path: str, point: PointRow, asked: Asked) -> float | None:
+def _x(path: str, point: PointRow, asked: AskedPoint) -> float | None:
     x = asked.load_pps / 1e6 if path == _LOAD else point.values.get(path)
     return float(x) if isinstance(x, int | float) and x > 0 else None
 

@@ -16,6 +16,7 @@ from headrace.analyse.units import percent
 from headrace.errors import BadInput
 from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.identity import Origin
+from headrace.record.points import PointRow
 from headrace.record.rows import Result
 from headrace.record.testdata import environment
 from headrace.record.verdict import Audit
@@ -119,3 +120,13 @@ def test_bundles_of_another_study_are_refused(tmp_path: Path, both: list[Bundle]
     other = ground(tmp_path, "measured", [1.0], name="s8")
     with pytest.raises(BadInput, match=r"s8-measured: is of s8; allowed beside .*: bundles of s9"):
         shown([both[0], other])
+
+
+def test_the_axis_is_what_has_the_most_values() -> None:
+    values = [(n, size) for n in (1, 8) for size in (64, 128, 256)]
+    every: list[Any] = [
+        (None, PointRow(group="g", point="g", values={CHAINS: n, "workload.frame": size}), None, [])
+        for n, size in values
+    ]
+    assert side_by_side._axis(every) == "workload.frame"
+    assert side_by_side._axis([]) == "load"
