@@ -60,6 +60,7 @@ SCHEMA_VERSION = 1  # raised when a name goes, or changes its type or meaning; n
 OUTPUTS: dict[str, type[BaseModel]] = {
     "run": RunOutput,
     "run --check": Preview,
+    "operate": RunOutput,
     "campaign": CampaignOutput,
     "report": ReportOutput,
     "report A B": GroundsOutput,
