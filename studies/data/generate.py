@@ -9,6 +9,7 @@ the study's traffic pass (the first match wins, so every packet is matched again
 
 from __future__ import annotations
 
+import math
 import random
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
@@ -57,10 +58,29 @@ def routes(rng: random.Random) -> list[str]:
     return [f"{prefix} {hop}" for prefix, hop in sorted(found.items())]
 
 
+def day(rng: random.Random) -> list[str]:
+    """A day's load by the minute, as a part of its peak: least at five in the morning, most at nine
+    in the evening, never smooth, and twice a crowd that is there within two minutes."""
+    drift, lines = 0.0, []
+    for minute in range(24 * 60 + 1):
+        hour = minute / 60
+        slow = 0.45 - 0.25 * math.cos((hour - 5) / 24 * 2 * math.pi)
+        evening = 0.22 * math.exp(-(((hour - 21) / 2.2) ** 2))
+        crowd = sum(0.18 for begin in (11 * 60 + 7, 16 * 60 + 40) if 0 < minute - begin <= 9)
+        drift = 0.9 * drift + rng.gauss(0, 0.012)
+        lines.append(f"{minute * 60},{max(0.05, slow + evening + crowd + drift):.4f}")
+    return ["seconds,of the peak", *lines]
+
+
 def main() -> None:
     folder = Path(__file__).parent
     rng = random.Random(2544)
-    for name, lines in (("quickstart.rules", rules(rng)), ("quickstart.routes", routes(rng))):
+    texts = {
+        "quickstart.rules": rules(rng),
+        "quickstart.routes": routes(rng),
+        "day.csv": day(random.Random(24)),
+    }
+    for name, lines in texts.items():
         (folder / name).write_text("\n".join(lines) + "\n")
 
 

@@ -82,7 +82,10 @@ def test_what_cannot_be_operated_is_refused_in_a_line(
     ("given", "words"),
     [
         (("--slo", "200us"), ["--slo", "'200us'", "allowed: p99=200us,loss=0"]),
-        (("--slo", "p99=1ms", "--policy", "best"), ["--policy", "'best'", "headrace, static"]),
+        (
+            ("--slo", "p99=1ms", "--policy", "best"),
+            ["--policy", "'best'", "headrace, oracle, static"],
+        ),
         ((), ["--slo", "the study has none"]),
     ],
 )

@@ -19,7 +19,7 @@ def operate(
     ] = None,
     policy: Annotated[
         list[str] | None,
-        typer.Option("--policy", help="headrace, static: one, or several in turn."),
+        typer.Option("--policy", help="headrace, oracle, static, rsspp, metron: one, or several."),
     ] = None,
     out: Annotated[
         Path | None,

@@ -70,7 +70,7 @@ class Plant(Protocol):
         """Lets an interval pass."""
 
     def packets(self) -> Numbers:
-        """Packets of each bucket in the last interval."""
+        """Packets of each bucket in the last tenth of a second: fewer tell too little."""
 
     def act(self, wanted: Assignment) -> int:
         """Begins to change: how many buckets move."""
@@ -106,10 +106,10 @@ class ElasticModel(Protocol):
     def carries_pps(self, lcores: int) -> float:
         """What each of so many carries at most."""
 
-    def busy(self, lcores: int, pps: float, burst: float | None = None) -> float:
-        """How busy each of so many is that gets so much of its own. `burst`: in such bursts; None:
-        as polls find them. An lcore that always finds some is busy all the time, and finds more
-        at each poll the more come: it can still take more."""
+    def busy(self, lcores: int, pps: Numbers, burst: Numbers | None = None) -> Numbers:
+        """How busy lcores are that get so much each, where there are so many. `burst`: in such
+        bursts; None: as polls find them. An lcore that always finds some is busy all the time, and
+        finds more at each poll the more come: it can still take more."""
 
     def p99_s(self, lcores: int, pps: float, dearer: float = 1.0) -> float:
         """That of packets of an lcore that gets so much; infinite in an overload. `dearer`: what

@@ -5,9 +5,9 @@ Packets are counted, and not followed one by one as in layout/events.py: an hour
 second takes seconds. In each tick of a tenth of a millisecond every lcore gets packets at random
 (Poisson) by the share of its buckets, works on as many as it can, and drops what its ring has no
 room for. A packet waits for what is in front of it. When a bucket is moved, its lcore works on what
-it has of it, and then its state goes, one bucket after the other, which takes time of both lcores;
-its packets wait meanwhile, in a place of their own, of bounded size. Each packet is done, dropped,
-or still there.
+it has of it, and then its state goes, one bucket after the other, which takes time of both lcores
+and no more than a share of the time; its packets wait meanwhile, in a place of their own, of
+bounded size. Each packet is done, dropped, or still there.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class BucketCounts:
 @dataclass
 class BucketedLcores:
     """`room`: packets of an lcore's ring. At first all buckets are on the first `begin` lcores, in
-    turn. `serves(n)`: packets/s of each lcore where so many are on."""
+    turn. `share`: of the time, that moves take at most."""
 
     load: BucketLoad
     most: int
@@ -74,6 +74,7 @@ class BucketedLcores:
     room: int
     start_s: float
     seed: int
+    share: float = 1.0
     now_s: float = 0.0
     total: Ints = field(init=False)
 
@@ -89,9 +90,9 @@ class BucketedLcores:
         self._li = np.zeros((self.most, 9), np.int64)
         self._li[:, [c.HEAD, c.BEGUN]] = _NONE
         self._li[: self.begin, c.ON] = 1
-        self._lf = np.zeros((self.most, 8))
+        self._lf = np.zeros((self.most, 7))
         self._skip = np.zeros(self.most)
-        self._par = np.array([TICK_S, self.room, HOLD], dtype=np.float64)
+        self._par = np.array([TICK_S, self.room, HOLD, 0.0, 1 / self.share - 1], dtype=np.float64)
         self.total = np.zeros(4, np.int64)
         self._weigh()
 

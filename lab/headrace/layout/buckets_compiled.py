@@ -20,12 +20,12 @@ OWNER, TARGET, NEXT, HELD, PAUSED = range(5)
 SHARE, MOVING, UNTIL, PAUSE = range(4)
 # Of li. BEGUN is the first of those that are paused, HEAD the first behind them.
 QUEUE, HEAD, MOVES, BEGUN, ON, RETIRING, CAME, DONE, LOST = range(9)
-# Of lf: packets/s in full bursts; share of its buckets; when it can work; when all is over that it
-# moves; what it has to work on moves yet; a part of a packet that is left over; core-seconds; time
-# spent on moves.
-SERVES, WEIGHT, READY, FREE, DEBT, CREDIT, SPENT, MOVED = range(8)
+# Of lf: packets/s in full bursts; share of its buckets; when it can work; what it has to work on
+# moves yet; a part of a packet that is left over; core-seconds; time spent on moves.
+SERVES, WEIGHT, READY, DEBT, CREDIT, SPENT, MOVED = range(7)
 OFFERED, FINISHED, DROPPED, MOVES_DONE = range(4)  # of total
-DT, ROOM, HOLD = range(3)  # of par
+# Of par. FREE: when the next move may end what came before it; GAP between two, in moves.
+DT, ROOM, HOLD, FREE, GAP = range(5)
 
 BINS, PER_OCTAVE, FIRST_S = 232, 8, 100e-9  # of hist: bin 0 is no wait at all
 _NORMAL = 50.0  # from so many packets on a Poisson draw is a normal one
@@ -49,14 +49,16 @@ def _bin(wait: float) -> int:
 
 
 @_compiled
-def _pause(bi: Any, bf: Any, li: Any, lf: Any, lcore: int, now: float, tick_end: float) -> bool:
+def _pause(
+    bi: Any, bf: Any, li: Any, lf: Any, par: Any, lcore: int, now: float, tick_end: float
+) -> bool:
     """The next bucket leaves, when its state can go as soon as what its lcore has of it is done:
     buckets whose packets wait in one queue wait for the same ones."""
     b = li[lcore, HEAD]
     if b < 0:
         return False
     to, drain = bi[b, TARGET], li[lcore, QUEUE] / lf[lcore, SERVES]
-    start = max(now, lf[to, READY], lf[lcore, FREE] - drain)
+    start = max(now, lf[to, READY], par[FREE] - drain)
     if start >= tick_end:
         return False
     li[lcore, HEAD] = bi[b, NEXT]
@@ -64,9 +66,9 @@ def _pause(bi: Any, bf: Any, li: Any, lf: Any, lcore: int, now: float, tick_end:
         li[lcore, BEGUN] = b
     bi[b, PAUSED] = 1
     lf[lcore, WEIGHT] -= bf[b, SHARE]
-    lf[lcore, FREE] = max(lf[lcore, FREE], start + drain) + bf[b, MOVING]
-    bf[b, UNTIL] = lf[lcore, FREE]
-    bf[b, PAUSE] = lf[lcore, FREE] - start
+    bf[b, UNTIL] = max(par[FREE], start + drain) + bf[b, MOVING]
+    bf[b, PAUSE] = bf[b, UNTIL] - start
+    par[FREE] = bf[b, UNTIL] + par[GAP] * bf[b, MOVING]
     for side in (lcore, to):
         lf[side, DEBT] += bf[b, MOVING]
     return True
@@ -109,7 +111,7 @@ def _moves(
 ) -> None:  # fmt: skip
     """Buckets that leave this lcore in this tick, and packets of those that are on their way."""
     tick_end = now + par[DT]
-    while _pause(bi, bf, li, lf, lcore, now, tick_end):
+    while _pause(bi, bf, li, lf, par, lcore, now, tick_end):
         pass
     while li[lcore, BEGUN] >= 0 and bf[li[lcore, BEGUN], UNTIL] <= tick_end:
         _arrive(bi, bf, li, lf, total, par, hist, lcore, now, rate, skip)

@@ -26,7 +26,7 @@ class LoadCurve(Spec):
     trace: Path | None = None
     unit: Literal["pps", "gbps"] = "pps"
     speed: Annotated[float, Field(gt=0, le=1e6)] = 1.0
-    times: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    times: Annotated[float, Field(gt=0, le=1e9)] = 1.0
 
     @model_validator(mode="before")
     @classmethod

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from headrace.spec.base import Count, Ratio, Seconds, Spec, listed
 
-PolicyName = Literal["headrace", "static"]
+PolicyName = Literal["headrace", "oracle", "static", "rsspp", "metron"]
 SLO_FORMS = ("p99=200us,loss=0", "{p99: 200 us, loss: 0}")
 _SLO = " or ".join(SLO_FORMS)
 _PART = re.compile(r"^\s*(p99|loss)\s*=\s*(\S.*?)\s*$")
@@ -47,11 +47,13 @@ def _number(text: str) -> float | str:
 class StepCosts(Spec):
     """What it costs to change what runs: `start`, until a new lcore polls; of each bucket that is
     moved `bucket`, and `flow` for each flow of its state. Both lcores work for as long, and the
-    bucket's packets wait. Assumed, unless measured where the chain runs."""
+    bucket's packets wait. `share`: of the time, that moves take at most, lest lcores do nothing
+    else. Assumed, unless measured where the chain runs."""
 
     start: Annotated[Seconds, Field(ge=0, le=60)] = 5e-3
     bucket: Annotated[Seconds, Field(ge=0, le=1)] = 20e-6
     flow: Annotated[Seconds, Field(ge=0, le=1)] = 200e-9
+    share: Annotated[Ratio, Field(gt=0, le=1)] = 0.25
 
 
 class Operate(Spec):

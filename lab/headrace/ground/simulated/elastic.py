@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ from headrace.spec.operate import Operate
 
 if TYPE_CHECKING:
     from headrace.ground.simulated.ground import SimulatedPoint
+
+_COUNTED_S = 0.1  # packets of each bucket
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class SimulatedPlant:
     begin: int
     seed: int
     _lcores: BucketedLcores = field(init=False)
-    _offered: int = 0
+    _offered: deque[int] = field(init=False)
     _random: np.random.Generator = field(init=False)
 
     def __post_init__(self) -> None:
@@ -86,8 +89,11 @@ class SimulatedPlant:
         moving = np.asarray(model.moving_s(flows.astype(np.float64)))
         load = BucketLoad(flows / model.flows, moving)
         costs = of.asked.costs
-        self._lcores = BucketedLcores(load, model.most, self.begin, of.room, costs.start, self.seed)
+        self._lcores = BucketedLcores(
+            load, model.most, self.begin, of.room, costs.start, self.seed, costs.share
+        )
         self._ticks = max(1, round(of.asked.interval / TICK_S))
+        self._offered = deque(maxlen=max(1, round(_COUNTED_S / of.asked.interval)))
 
     @property
     def ended(self) -> bool:
@@ -114,7 +120,7 @@ class SimulatedPlant:
         rates = np.interp(ticks, future.seconds, future.pps)
         serves = model.carries_pps(self._lcores.lcores) / self._pace
         seen = self._lcores.let(rates, serves)
-        self._offered = seen.offered
+        self._offered.append(seen.offered)
         paced = seen.done / seen.seconds * self._pace
         used = len(self._lcores.used)
         return PlantTelemetry(
@@ -125,7 +131,7 @@ class SimulatedPlant:
             p99_s=self._p99_s(seen),
             came=seen.came,
             done=seen.done,
-            busy=model.busy_all(paced) + seen.moving_s / seen.seconds,
+            busy=model.busy(used, paced) + seen.moving_s / seen.seconds,
             burst=model.burst_all(paced),
             queued=seen.queued,
             on=seen.on,
@@ -142,7 +148,7 @@ class SimulatedPlant:
 
     def packets(self) -> Numbers:
         shares = self._lcores.load.shares
-        drawn: Numbers = self._random.poisson(shares * self._offered).astype(np.float64)
+        drawn: Numbers = self._random.poisson(shares * sum(self._offered)).astype(np.float64)
         return drawn
 
     def act(self, wanted: Assignment) -> int:

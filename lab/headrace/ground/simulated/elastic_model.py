@@ -51,27 +51,22 @@ class PricedElastic:
     def _own(self) -> QueueStage:
         return self.alone.way_at(self._carries)[1][0]
 
-    @cached_property
-    def _busy(self) -> Numbers:
-        """At no load, at those of the grid, and at all that it carries."""
-        hz, loads = self.alone.problem.tsc_hz, [part * self._carries for part in GRID]
-        return np.array([0.0, *(one * self.alone.each_at(one)[1][0] / hz for one in loads), 1.0])
-
-    def busy(self, lcores: int, pps: float, burst: float | None = None) -> float:
+    def busy(self, lcores: int, pps: Numbers, burst: Numbers | None = None) -> Numbers:
+        """When polls that find one packet each follow each other without a gap
+        the lcore is always busy, and finds more at each."""
+        poll, more = self._own.line
         if burst is None:
-            return float(self.busy_all(np.array([pps]))[0])
-        return pps * self._own.takes(burst) / burst / self.alone.problem.tsc_hz
-
-    def busy_all(self, pps: Numbers) -> Numbers:
-        busy: Numbers = np.interp(pps / self._carries, (0.0, *GRID, 1.0), self._busy)
-        return busy
+            polled: Numbers = np.minimum(1.0, pps * (poll + more) / self.alone.problem.tsc_hz)
+            return polled
+        gathered: Numbers = pps * (poll / burst + more) / self.alone.problem.tsc_hz
+        return gathered
 
     def burst_all(self, pps: Numbers) -> Numbers:
-        """Packets of a poll, by what each takes of the time that the lcore is busy."""
+        """Packets of a poll: where the lcore is always busy, those that come while it works on as
+        many (layout/latency.py's turn, of one segment)."""
         poll, more = self._own.line
-        full = more + poll / BURST
-        each = self.busy_all(pps) * self.alone.problem.tsc_hz / np.maximum(pps, 1e-9)
-        bursts: Numbers = poll / np.maximum(each - more, full - more) if poll > 0 else pps * 0 + 1
+        each = self.busy(1, pps) * self.alone.problem.tsc_hz / np.maximum(pps, 1e-9)
+        bursts: Numbers = poll / np.maximum(each - more, poll / BURST) if poll > 0 else pps * 0 + 1
         return np.maximum(1.0, bursts)
 
     @cached_property
@@ -100,7 +95,8 @@ class PricedElastic:
     @property
     def change_s(self) -> float:
         """An even spread gives the last of n lcores an nth of the buckets: at most half of them."""
-        return self.costs.start + float(self.moving_s(self.flows / self.buckets)) * self.buckets / 2
+        moving = float(self.moving_s(self.flows / self.buckets)) / self.costs.share
+        return self.costs.start + moving * self.buckets / 2
 
     def moving_s(self, flows: float | Numbers) -> float | Numbers:
         """A bucket of so many."""

@@ -56,6 +56,8 @@ def traversal(
         room = wire if i == 1 else deployment.ring.size
         if i == 1 and outside:
             room = server.ports[0].buffer_packets
+        if i == len(way) - 1 and outside:  # what measures is not what sends, whose time is not told
+            several = tuple(replace(one, cpu=OUTSIDE - 1) for one in several)
         queues.append([Queue(one, room=room, share=_share(j, len(several), more))
                        for j, one in enumerate(several)])  # fmt: skip
     lcores = PolledLcores(outside=outside, pauses=_pauses(server, hz))

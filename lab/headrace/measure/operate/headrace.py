@@ -103,10 +103,8 @@ class HeadracePolicy:
         if not seen.settled:
             return
         model, count = self.sizing.model, seen.lcores
-        expected = sum(
-            model.busy(count, float(done) / seen.seconds, float(burst))
-            for done, burst in zip(seen.done[seen.on], seen.burst[seen.on], strict=True)
-        )
+        done = seen.done[seen.on] / seen.seconds
+        expected = float(model.busy(count, done, seen.burst[seen.on]).sum())
         if expected >= _WORKING:
             ratio = float(seen.busy[seen.on].sum()) / expected
             self.learned = self.dearer + _LEARNED * (ratio - self.dearer)
@@ -143,5 +141,5 @@ class HeadracePolicy:
         model, count = self.sizing.model, len(assignment.lcores)
         pps = self._level * share
         p99 = model.p99_s(count, pps, self.dearer)
-        busy = self.dearer * model.busy(count, pps)
+        busy = float(model.busy(count, np.array([pps * self.dearer]))[0])
         return WantedStep(assignment, why, busy, p99 if np.isfinite(p99) else None)

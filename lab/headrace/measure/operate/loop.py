@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from headrace.ground.operable import Operable, Plant, PlantTelemetry, Totals
 from headrace.layout.latency import BURST
 from headrace.measure.operate.headrace import HeadracePolicy
+from headrace.measure.operate.metron import MetronPolicy
+from headrace.measure.operate.oracle import OraclePolicy
 from headrace.measure.operate.policy import PlantSituation, Policy, Sizing, WantedStep
+from headrace.measure.operate.rsspp import RssppPolicy
 from headrace.measure.operate.static import StaticPolicy
 from headrace.record.operate import CoursePoint, Decision, Operated, OperateLog
 from headrace.spec.operate import Operate, PolicyName, Slo
@@ -22,9 +25,15 @@ _SAID_EVERY_S = 300.0  # of the load's time
 def policy_of(name: PolicyName, operable: Operable, asked: Operate) -> Policy:
     sizing = Sizing(operable.model, asked.slo)
     future = operable.future
-    if name == "static":
-        return StaticPolicy(sizing, future)
-    return HeadracePolicy(sizing, float(future.pps[0]), asked.interval)
+    first = float(future.pps[0])
+    makers: dict[PolicyName, Callable[[], Policy]] = {
+        "headrace": lambda: HeadracePolicy(sizing, first, asked.interval),
+        "oracle": lambda: OraclePolicy(sizing, future, asked.interval),
+        "static": lambda: StaticPolicy(sizing, future),
+        "rsspp": lambda: RssppPolicy(sizing, first, asked.interval),
+        "metron": lambda: MetronPolicy(sizing, first, asked.interval),
+    }
+    return makers[name]()
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
+
+import numpy as np
 
 from headrace.ground.operable import Assignment, ElasticModel, Foresight, Numbers, PlantTelemetry
 from headrace.spec.operate import Slo
+
+_HALVINGS = 30
 
 
 @dataclass(frozen=True)
@@ -45,16 +49,42 @@ class Sizing:
 
     model: ElasticModel
     slo: Slo
+    _most: dict[tuple[int, float], float] = field(default_factory=dict, repr=False)
 
     def keeps(self, lcores: int, pps: float, dearer: float = 1.0) -> bool:
         """`pps`: of the busiest lcore."""
-        return self.model.p99_s(lcores, pps, dearer) <= self.slo.p99
+        return pps <= self.most_pps(lcores, dearer)
+
+    def most_pps(self, lcores: int, dearer: float) -> float:
+        """What each of so many may get; 0 where the SLO is not kept by any load."""
+        key = lcores, round(dearer, 3)
+        if key not in self._most:
+            self._most[key] = self._bisected(*key)
+        return self._most[key]
+
+    def _bisected(self, lcores: int, dearer: float) -> float:
+        """Packets wait the longer the more come."""
+        low, high = 0.0, self.model.carries_pps(lcores) / dearer
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            if self.model.p99_s(lcores, middle, dearer) <= self.slo.p99:
+                low = middle
+            else:
+                high = middle
+        return low
 
     def needed(self, pps: float, uneven: float = 1.0, dearer: float = 1.0) -> int:
         """For this load, where the busiest has `uneven` times an equal share; all there are, where
         none are enough."""
         for lcores in range(1, self.model.most):
             if self.keeps(lcores, pps / lcores * uneven, dearer):
+                return lcores
+        return self.model.most
+
+    def working(self, pps: float, busy: float) -> int:
+        """Lcores that are all busy for no more than this part of the time."""
+        for lcores in range(1, self.model.most):
+            if float(self.model.busy(lcores, np.array([pps / lcores]))[0]) <= busy:
                 return lcores
         return self.model.most
 

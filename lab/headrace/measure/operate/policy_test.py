@@ -29,7 +29,7 @@ class RoundModel:
     def carries_pps(self, lcores: int) -> float:
         return CARRIES
 
-    def busy(self, lcores: int, pps: float, burst: float | None = None) -> float:
+    def busy(self, lcores: int, pps: Numbers, burst: Numbers | None = None) -> Numbers:
         return pps / CARRIES
 
     def p99_s(self, lcores: int, pps: float, dearer: float = 1.0) -> float:
@@ -143,7 +143,30 @@ def test_static_has_what_the_peak_needs_all_the_time() -> None:
     assert whole.log.operated.broken == 0 and whole.totals.dropped == 0
 
 
-@pytest.mark.parametrize("policy", ["headrace", "static"])
+def test_an_oracle_needs_no_less_than_what_packets_take_and_breaks_nothing() -> None:
+    """By hand: 4 s of one lcore, 4 s of three, 4 s of one. It is there before each step."""
+    operated = run("oracle", STEP).log.operated
+    assert 20 <= operated.core_seconds <= 20 * 1.02
+    assert operated.broken == 0
+
+
+def test_rsspp_decides_ten_times_a_second_and_has_four_for_the_load_of_two_and_a_half() -> None:
+    """2.5 Mpps are 0.1 more than 80 % of three lcores, which is not more than a tenth."""
+    log = run("rsspp", STEP).log
+    sizes = [one.lcores_after for one in log.decisions if one.lcores_after != one.lcores_before]
+    assert sizes[:2] == [2, 3]
+    assert all(round(one.at_s * 1000) % 100 == 0 for one in log.decisions)
+
+
+def test_metron_gives_half_of_an_overloaded_lcores_rules_away() -> None:
+    """From one lcore to two, and from these to four, no sooner than 3 s behind."""
+    log = run("metron", curve((0, 0.5e6), (4, 0.5e6), (4, 2.5e6), (12, 2.5e6))).log
+    first, second = log.decisions[:2]
+    assert (first.lcores_after, second.lcores_after) == (2, 4)
+    assert first.moved == 32 and second.at_s - first.at_s >= 3
+
+
+@pytest.mark.parametrize("policy", ["headrace", "oracle", "static", "rsspp", "metron"])
 def test_all_packets_are_accounted_for(policy: PolicyName) -> None:
     totals = run(policy, STEP).totals
     assert totals.offered == totals.done + totals.dropped + totals.queued
