@@ -21,7 +21,7 @@ import yaml
 from headrace.analyse.grounds import GroundResults
 from headrace.record.bundle import Bundle
 from headrace.record.tables import bundle_table
-from headrace.report.charts.lines import Axes, Lines, Series
+from headrace.report.charts.curves import Axes, Lines, Series
 from headrace.spec.base import Spec
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"

@@ -15,6 +15,16 @@ LINES = 60  # of a function
 # Two classes of one name: what users write, and what they are shown.
 NAMESAKES = frozenset(["Document"])
 
+# Files of one name in several folders: one thing as it is written, recorded, analysed, shown.
+SAME_THING = frozenset([
+    "agent", "anatomy", "appliances", "calibration", "campaign", "chains", "chaos", "claim",
+    "claims", "collect", "compare", "convergence", "counters", "cpu", "deployment", "described",
+    "document", "engine", "environment", "equivalence", "evidence", "figures", "fitted", "ground",
+    "hosting", "kubernetes", "latency", "layers", "memory", "observed", "offload", "operate",
+    "plan", "pods", "points", "profile", "provision", "report", "server", "service", "sriov",
+    "tune", "vm", "vnf",
+])  # fmt: skip
+
 # Names that say that a variable was assigned, and not what it holds.
 VAGUE = frozenset(["found", "made", "said"])
 
@@ -37,6 +47,16 @@ def test_functions_fit_a_screen() -> None:
         if isinstance(node, Function) and (node.end_lineno or 0) - node.lineno >= LINES
     ]
     assert long == []
+
+
+def test_files_of_one_name_are_about_one_thing() -> None:
+    files = [
+        file.stem
+        for file in HOUSE.rglob("*.py")
+        if not file.stem.endswith(("_test", "_testdata")) and "templates" not in file.parts
+    ]
+    several = {stem for stem in files if files.count(stem) > 1} - {"__init__"}
+    assert several == SAME_THING
 
 
 def test_docstrings_are_sentences() -> None:

@@ -20,10 +20,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from headrace.collect import Sampler, Targets, collectors
-from headrace.collect.base import WatchedProcess, pairs
+from headrace.collect.collector import WatchedProcess, pairs
 from headrace.collect.virtualization import mounts
+from headrace.ground.appliances.addressing import NodeInterface
 from headrace.ground.appliances.fabric import Ovs
-from headrace.ground.appliances.layout import NodeInterface
 from headrace.host.ledger import Ledger
 from support.containers import lacking
 from support.netns import Lan

@@ -31,7 +31,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from headrace.collect import Sampler, Targets, collectors
-from headrace.collect.base import WatchedProcess
+from headrace.collect.collector import WatchedProcess
 from headrace.collect.cores import busy, softirq
 from headrace.collect.layers import Windows
 from headrace.collect.samples import Window

@@ -15,7 +15,7 @@ import pytest
 from provoked import pair
 
 from headrace.collect import cores
-from headrace.collect.base import Targets
+from headrace.collect.collector import Targets
 from headrace.collect.hardware import Hardware
 from headrace.collect.sampler import Sampler
 from headrace.collect.samples import Samples, Window

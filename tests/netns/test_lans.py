@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.collect.base import Targets
+from headrace.collect.collector import Targets
 from headrace.collect.virtual_switch import VirtualSwitch
+from headrace.ground.appliances.addressing import ContainerNode, NodeInterface, Route
 from headrace.ground.appliances.deploy import configure
 from headrace.ground.appliances.fabric import Bridge, Macvlan, bridges_of
-from headrace.ground.appliances.layout import ContainerNode, NodeInterface, Route
 from headrace.host.ledger import Ledger
 from headrace.host.plumbing import counts, make_namespace, set_up
 

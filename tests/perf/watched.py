@@ -24,7 +24,7 @@ from headrace.host.state import RunState, dpdk_prefix, run_state
 from headrace.host.stopwatch import Stopwatch
 from headrace.live.broadcast import live
 from headrace.live.scene import Onlooker
-from headrace.live.server import ANY, bound
+from headrace.live.web import ANY, bound
 from headrace.spec import document
 from headrace.spec.points import Wanted
 from perf.stats import Sample, interleave, ratio

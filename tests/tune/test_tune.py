@@ -29,11 +29,11 @@ from headrace.record.verdict import Audit
 from headrace.report.tune import document, sentences
 from headrace.tune.advice import ALL, Advice, Situation
 from headrace.tune.discover import discover
+from headrace.tune.gains import Advised, Considered, Tuned, TuneOutput, read
 from headrace.tune.ground import Joined, Rig, Tried, applied, waiting_fragments_bytes
 from headrace.tune.path import BRIDGE_NF, ServerPath, build
 from headrace.tune.path import cpus as usable_cpus
 from headrace.tune.program import find_shortcut
-from headrace.tune.result import Advised, Considered, Tuned, TuneOutput, read
 from headrace.tune.seen import Seen
 from headrace.tune.shortcut import Shortcut
 from headrace.tune.wish import BASELINE, PROTOCOLS, Protocol

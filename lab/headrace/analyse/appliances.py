@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 
-from headrace.analyse.compared import Compared, read_compared
+from headrace.analyse.beside import Compared, read_compared
 from headrace.analyse.reached import NOTICEABLE, Rate, Reached, rate
 from headrace.analyse.units import percent
 from headrace.graph.draw import one_line

@@ -11,7 +11,7 @@ from headrace.analyse.appliances import compared, scale_up
 from headrace.analyse.reached import Rate, Reached
 from headrace.analyse.report import Report, report
 from headrace.graph.enumerate import Graph
-from headrace.ground.appliances.layout import lay_out
+from headrace.ground.appliances.addressing import lay_out
 from headrace.ground.catalogue import catalogue
 from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.deployment import DeployedGraph, DeployedNode, Role, swept_text
@@ -21,7 +21,7 @@ from headrace.record.verdict import Audit, Verdict
 from headrace.report.appliances import roles, sections
 from headrace.report.html import render
 from headrace.report.measured import document
-from headrace.report.tables import applications
+from headrace.report.result_tables import applications
 
 ENTRIES = catalogue()
 DEFINITIONS = {name: entry.definition for name, entry in ENTRIES.items()}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headrace.analyse.appliances import compared_in
-from headrace.analyse.compared import Compared
+from headrace.analyse.beside import Compared
 from headrace.analyse.convergence import Converged, converged
 from headrace.analyse.reached import reached
 from headrace.analyse.report import ASKED, above, above_each, primary_results

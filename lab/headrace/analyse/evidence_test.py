@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from headrace.analyse.compared import COMPARED_FILE, Compared
+from headrace.analyse.beside import COMPARED_FILE, Compared
 from headrace.analyse.diagnosis import Weight
 from headrace.analyse.evidence import Evidence, of, parts
 from headrace.analyse.report import report

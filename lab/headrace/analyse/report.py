@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.analyse.appliances import compared_in
+from headrace.analyse.beside import Compared
 from headrace.analyse.bottleneck import Pipe, pipe_of, room
 from headrace.analyse.capacity import parts_of
-from headrace.analyse.compared import Compared
 from headrace.analyse.conclusion import Conclusion, conclude, overall
 from headrace.analyse.lcores_moved import moved
 from headrace.analyse.notes import doubt, tails_of_pauses

@@ -45,7 +45,7 @@ def listen(address: str | None) -> socket.socket | None:
     """Before anything is made: an address that cannot be had is bad input."""
     if address is None:
         return None
-    from headrace.live.server import bound  # a web server: half a second to load
+    from headrace.live.web import bound  # a web server: half a second to load
 
     return bound(address, OPTION)
 

@@ -52,7 +52,7 @@ from headrace.spec.plan import ChainPlans
 from headrace.spec.profile import Profile
 from headrace.spec.provision import Provision
 from headrace.spec.server import Server
-from headrace.tune.result import TuneOutput
+from headrace.tune.gains import TuneOutput
 
 SCHEMA_VERSION = 1  # raised when a name goes, or changes its type or meaning; not by a new one
 

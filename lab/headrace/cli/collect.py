@@ -16,7 +16,7 @@ from rich.table import Table
 from headrace.cli._console import STDERR, print_json, stdout
 from headrace.cli._folder import make_folder
 from headrace.collect import Collector, Sampler, Targets, collectors
-from headrace.collect.base import WatchedProcess
+from headrace.collect.collector import WatchedProcess
 from headrace.collect.sampler import PERIOD_MIN_S
 from headrace.collect.samples import Samples
 from headrace.errors import EXIT_INTERRUPTED, bad_value

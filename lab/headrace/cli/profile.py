@@ -20,7 +20,7 @@ from headrace.host import store
 from headrace.host.programs import find_engine
 from headrace.host.server import detect
 from headrace.measure.session import measuring
-from headrace.profile import sweep, tables
+from headrace.profile import acl_tables, sweep
 from headrace.profile.point import Bench, memory_mb
 from headrace.profile.sweep import SWEEPS, WantedProfile
 from headrace.report.html import write as write_page
@@ -44,7 +44,7 @@ def profile(
         str | None,
         typer.Option(
             help=f"Sweeps, by commas, of: {', '.join(SWEEPS)}; all these by default. "
-            f"Of {tables.NF} {_TABLES}, too: rules whose tables grow beyond the caches."
+            f"Of {acl_tables.NF} {_TABLES}, too: rules whose tables grow beyond the caches."
         ),
     ] = None,
     states: Annotated[
@@ -99,7 +99,7 @@ def _run(wanted: WantedProfile, repetitions: int, seconds: float, console: Conso
         calibration = store.load(store.calibration_file(), Calibration)
     else:
         console.print("no calibration, so no memory model: `headrace server calibrate` makes one")
-    most_mb = max(memory_mb(wanted.states), tables.MEMORY_MB if wanted.tables else 0)
+    most_mb = max(memory_mb(wanted.states), acl_tables.MEMORY_MB if wanted.tables else 0)
     most = Deployment.model_validate({"memory_mb": most_mb})
     name = f"profile-{wanted.nf}"
     with measuring(name, lambda path, shown: finish_run(path, None)) as session:
@@ -149,7 +149,7 @@ def _named(only: str | None) -> tuple[str, ...]:
 
 
 def _sweeps(only: str | None, nf: str) -> tuple[Any, ...]:
-    known = (*SWEEPS, _TABLES) if nf == tables.NF else SWEEPS
+    known = (*SWEEPS, _TABLES) if nf == acl_tables.NF else SWEEPS
     for part in _named(only):
         if part not in known:
             raise bad_value("--only", part, allowed=", ".join(known))

@@ -20,7 +20,7 @@ from headrace.record.bundle import Bundle, write_whole
 from headrace.record.frozen import Record
 from headrace.report import (
     appliances,
-    engines,
+    equivalence,
     fitted,
     in_turn,
     layers,
@@ -36,7 +36,7 @@ from headrace.report.machine import grounds_output, report_output
 from headrace.report.measured import document
 from headrace.report.points import sections
 from headrace.report.terminal import show
-from headrace.tune.result import read as tuned
+from headrace.tune.gains import read as tuned
 
 
 def report(
@@ -120,7 +120,7 @@ def sentence(bundle: Bundle, reported: Report) -> str:
 
 def _document(bundle: Bundle, reported: Report) -> Document:
     more = (
-        *engines.sections(bundle),
+        *equivalence.sections(bundle),
         *fitted.sections(bundle),
         *offload.sections(bundle),
         *operate.sections(bundle),

@@ -23,9 +23,9 @@ def serve(
     ] = None,
 ) -> None:
     """Show a folder's bundles: trends, comparisons, a search, and every report; until Ctrl-C."""
-    from headrace.live.folder import Folder
-    from headrace.live.server import ANY, Serving, application, bound, url_of
+    from headrace.live.bundles import Folder
     from headrace.live.shelf import routes
+    from headrace.live.web import ANY, Serving, application, bound, url_of
 
     app = application(routes(Folder(folder)))
     listening = bound(at or ANY, "--at")

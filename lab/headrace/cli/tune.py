@@ -25,8 +25,8 @@ from headrace.tune import runner
 from headrace.tune.advice import ALL, Advice
 from headrace.tune.bulk import MESSAGE_MAX
 from headrace.tune.discover import namespace
+from headrace.tune.gains import Tuned
 from headrace.tune.program import find_shortcut
-from headrace.tune.result import Tuned
 from headrace.tune.wish import PROTOCOLS, Ends, Wish
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from headrace.collect.application import Application
-from headrace.collect.base import Collector, MetricValue, Targets
+from headrace.collect.collector import Collector, MetricValue, Targets
 from headrace.collect.hardware import Hardware
 from headrace.collect.os import OperatingSystem
 from headrace.collect.sampler import Sampler

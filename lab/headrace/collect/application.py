@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from headrace.collect.base import MetricValue, Targets
+from headrace.collect.collector import MetricValue, Targets
 from headrace.spec.collect import Layer
 
 _TIMEOUT_S = 1.0

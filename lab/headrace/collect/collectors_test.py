@@ -15,7 +15,7 @@ import pytest
 
 from headrace.collect import Sampler, Targets, collectors
 from headrace.collect.application import leaves
-from headrace.collect.base import WatchedProcess, pairs
+from headrace.collect.collector import WatchedProcess, pairs
 from headrace.collect.hardware import Hardware, cpu_times
 from headrace.collect.os import OperatingSystem, protocols, softnet
 from headrace.collect.perf import CPU_CLOCK, SOFTWARE, PerfCounter, PerfRefused

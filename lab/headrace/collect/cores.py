@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from headrace.collect.base import MetricValue
+from headrace.collect.collector import MetricValue
 from headrace.collect.samples import Window
 from headrace.errors import HeadraceError
 from headrace.host import programs

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.collect.base import MetricValue, Targets, number, text
+from headrace.collect.collector import MetricValue, Targets, number, text
 from headrace.collect.cores import core_clock
 from headrace.collect.perf import (
     CACHE_MISSES,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from headrace.collect.base import (
+from headrace.collect.collector import (
     MetricValue,
     Targets,
     WatchedProcess,

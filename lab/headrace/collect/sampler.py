@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, TextIO
 
-from headrace.collect.base import Collector
+from headrace.collect.collector import Collector
 from headrace.errors import bad_value
 from headrace.record.bundle import write_whole
 from headrace.record.sampled import Sampled, SampledLayer, SamplingCost, SamplingEpoch

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from headrace.collect.base import (
+from headrace.collect.collector import (
     MetricValue,
     Targets,
     busiest_thread_ns,

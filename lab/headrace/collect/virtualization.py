@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.collect.base import (
+from headrace.collect.collector import (
     MetricValue,
     Targets,
     busiest_thread_ns,

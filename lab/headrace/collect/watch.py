@@ -20,7 +20,7 @@ from pathlib import Path
 from pydantic import RootModel
 
 from headrace.collect import collectors
-from headrace.collect.base import Held, Targets, WatchedProcess
+from headrace.collect.collector import Held, Targets, WatchedProcess
 from headrace.collect.sampler import Sampler
 from headrace.collect.stack.tracer import Tracer
 from headrace.errors import HeadraceError

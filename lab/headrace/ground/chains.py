@@ -24,7 +24,7 @@ from headrace.ground.engine_check import (
     output_files,
     with_captures,
 )
-from headrace.ground.engines.point import foreign_point
+from headrace.ground.engines.engine_point import foreign_point
 from headrace.ground.floor import Floors
 from headrace.ground.hosted.ground import hosted_point
 from headrace.ground.inline import EnginePoint, inline_point

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.collect.base import Targets
+from headrace.collect.collector import Targets
 from headrace.ground.contract import AboutServer, Offer, TrialsOnly
 from headrace.record.verdict import Finding
 from headrace.spec.described import DescribedServer

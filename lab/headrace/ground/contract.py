@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel
 
-from headrace.collect.base import Targets
+from headrace.collect.collector import Targets
 from headrace.engine.counts import EngineInfo
 from headrace.engine.plan_document import PlanEngine
 from headrace.ground.operable import Operable

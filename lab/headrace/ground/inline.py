@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from headrace.collect.base import Targets, WatchedProcess
+from headrace.collect.collector import Targets, WatchedProcess
 from headrace.engine.counters import side_name
 from headrace.engine.describe import Description
 from headrace.engine.engine import Engine, EngineRefused

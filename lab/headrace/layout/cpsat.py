@@ -20,9 +20,9 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from headrace.errors import HeadraceError
+from headrace.layout.cut_search import Choice, improved, usual
 from headrace.layout.layout import SOURCE, Edge, Layout, Lcores, Problem, receiving, sending
 from headrace.layout.layout import throughput as exact
-from headrace.layout.search import Choice, improved, usual
 
 _SCALE = 100  # CP-SAT counts in integers: hundredths of a cycle
 _TIME_S = 5.0

@@ -10,9 +10,9 @@ from typing import get_args
 from pydantic import TypeAdapter, ValidationError
 
 from headrace.errors import HeadraceError, bad_value
-from headrace.layout import search
+from headrace.layout import cut_search
+from headrace.layout.cut_search import Choice
 from headrace.layout.layout import Problem
-from headrace.layout.search import Choice
 from headrace.spec.base import Rate, rate_text
 from headrace.spec.plan import Aim
 
@@ -34,7 +34,7 @@ class WantedLayout:
         """With the load in packets/s that the source makes."""
         if self.share is None:
             return self
-        most = search.best(problem).predicted_pps / problem.delivered
+        most = cut_search.best(problem).predicted_pps / problem.delivered
         return replace(self, rate_pps=self.share * most, share=None)
 
 
@@ -101,17 +101,17 @@ def _seconds(given: str) -> float:
 
 def choose_layout(problem: Problem, asked: WantedLayout) -> Choice:
     if asked.rate_pps is None or asked.aim == "throughput":
-        return search.best(problem)
+        return cut_search.best(problem)
     if asked.aim == "latency":
-        choice = search.quickest(problem, asked.rate_pps)
+        choice = cut_search.quickest(problem, asked.rate_pps)
     else:
-        choice = search.fewest(problem, asked.rate_pps, asked.within_s)
+        choice = cut_search.fewest(problem, asked.rate_pps, asked.within_s)
     if choice is not None:
         return choice
-    most = search.best(problem)
+    most = cut_search.best(problem)
     text = f"{rate_text(asked.rate_pps)} packets/s"
     if asked.within_s is not None and most.predicted_pps >= asked.rate_pps:
-        quick = search.quickest(problem, asked.rate_pps)
+        quick = cut_search.quickest(problem, asked.rate_pps)
         least = "" if quick is None or quick.latency_s is None else f" {quick.latency_s * 1e6:.3g}"
         raise HeadraceError(
             f"plan: {text} within {asked.within_s * 1e6:g} us are not met on "

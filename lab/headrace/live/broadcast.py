@@ -23,7 +23,7 @@ from fastapi.responses import (
 from headrace.live import metrics
 from headrace.live.pages import VIEWS
 from headrace.live.scene import Onlooker, Scene
-from headrace.live.server import Serving, application, url_of
+from headrace.live.web import Serving, application, url_of
 from headrace.report.charts.svg import WIDTHS
 from headrace.report.html import Served, render
 

@@ -9,7 +9,7 @@ from headrace.live.scene import Scene
 from headrace.record.counters import Counters, ReplicaReading
 from headrace.record.moment import Moment
 from headrace.record.segments import Segment
-from headrace.report.charts.course import Course, Stretch
+from headrace.report.charts.pipe_rows import Course, Stretch
 
 
 def course(scene: Scene) -> Course:

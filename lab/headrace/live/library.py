@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 from headrace.analyse import units
 from headrace.analyse.compare import Diff
-from headrace.live.folder import FigureRow, Folder, Listed, by_place
+from headrace.live.bundles import FigureRow, Folder, Listed, by_place
 from headrace.report.charts.trend import Trend, TrendDot, TrendLine
 from headrace.report.difference import document
 from headrace.report.document import (

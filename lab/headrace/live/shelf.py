@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse, PlainTextResponse, StreamingResponse
 
 from headrace.analyse.compare import diff
 from headrace.errors import HeadraceError
-from headrace.live.folder import Folder
+from headrace.live.bundles import Folder
 from headrace.live.library import comparison, listing
 from headrace.record.bundle import BundleError
 from headrace.report.html import Served, render

@@ -38,7 +38,7 @@ from headrace.measure.convergence import convergence, row_of
 from headrace.measure.estimate import phases
 from headrace.measure.observer import TrialBegun
 from headrace.measure.operate.loop import operate
-from headrace.measure.operate.trial import trial_of as operated_trial
+from headrace.measure.operate.policy_trial import trial_of as operated_trial
 from headrace.measure.progress import Progress, waiting_for
 from headrace.measure.results import result
 from headrace.measure.series import TrialSeries

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from headrace.analyse.compare import diff
 from headrace.analyse.report import report
-from headrace.collect.base import Targets
+from headrace.collect.collector import Targets
 from headrace.errors import BadInput, HeadraceError
 from headrace.ground.contract import Checked, Converging, Deployed, Killable, Looking, Offer, Site
 from headrace.ground.operable import Operable

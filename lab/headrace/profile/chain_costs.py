@@ -13,7 +13,7 @@ from headrace.ground.inline import EnginePoint
 from headrace.layout.layout import Hop, Layout, Lcores, NfCost, Problem, Traffic
 from headrace.profile import bursts, pricing, rounds, taken
 from headrace.profile import point as points
-from headrace.profile.deploy import deployed
+from headrace.profile.layout_point import deployed
 from headrace.profile.point import Bench, PointSample
 from headrace.profile.rounds import Case
 from headrace.profile.verified import ReferenceRun

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from statistics import median
 
-from headrace.layout import search
+from headrace.layout import cut_search
+from headrace.layout.cut_search import Choice
 from headrace.layout.layout import Layout, Problem, throughput
-from headrace.layout.search import Choice
 from headrace.profile import rounds
-from headrace.profile.deploy import deployed
+from headrace.profile.layout_point import deployed
 from headrace.profile.point import Bench
 from headrace.profile.rounds import Case
 from headrace.spec.document import Document
@@ -49,7 +49,7 @@ def tried(
 
 
 def _finalists(problem: Problem, choice: Choice) -> list[Layout]:
-    leading = search.leading(problem, choice, _MANY)
+    leading = cut_search.leading(problem, choice, _MANY)
     least = _NEAR * choice.predicted_pps
-    usual = (one for one in search.usual(problem) if throughput(problem, one) >= least)
+    usual = (one for one in cut_search.usual(problem) if throughput(problem, one) >= least)
     return list(dict.fromkeys((*leading, *usual)))

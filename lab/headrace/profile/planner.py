@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from headrace.layout import goals, search
+from headrace.layout import cut_search, goals
 from headrace.layout.goals import WantedLayout
 from headrace.layout.layout import Layout, NfCost, Problem, loads, throughput
 from headrace.profile import chain_costs as costs
-from headrace.profile import deploy, finalists, stored, verified
+from headrace.profile import finalists, layout_point, stored, verified
 from headrace.profile.point import Bench, Json
 from headrace.profile.verified import ReferenceRun, Verified
 from headrace.spec import plan as planned
@@ -85,7 +85,9 @@ class Planner:
             ),
             reference=paces,
         )
-        spec = deploy.as_spec(self.doc, experiment, problem, choice.layout, self.bench.description)
+        spec = layout_point.as_spec(
+            self.doc, experiment, problem, choice.layout, self.bench.description
+        )
         return plan, spec
 
     def _detail(self, text: str) -> None:
@@ -99,7 +101,7 @@ class Planner:
             problem = replace(problem, lcores=tuple(self.cpus[1:-1]))
         for_latency = self.wanted.aim == "latency" or self.wanted.within_s is not None
         if for_latency and len(problem.lcores) > 1:
-            runs = deploy.side_by_side(self.bench, self.doc, experiment, problem)
+            runs = layout_point.side_by_side(self.bench, self.doc, experiment, problem)
             problem = replace(problem, runs=runs)
             names = [node.name for node in experiment.nodes]
             together = [" and ".join(names[r.first : r.first + r.size]) for r in runs]
@@ -135,7 +137,7 @@ class Planner:
             return {}, None
         different = list(dict.fromkeys(layouts.values()))  # what is the same runs once
         prepared = [
-            deploy.deployed(self.bench, self.doc, experiment, priced.problem, one)
+            layout_point.deployed(self.bench, self.doc, experiment, priced.problem, one)
             for one in different
         ]
         several, beside = verified.verify(
@@ -152,10 +154,10 @@ class Planner:
 def _layouts(experiment: Experiment, problem: Problem, best: Layout) -> dict[Role, Layout]:
     layouts: dict[Role, Layout] = {
         "best": best,
-        "rtc": search.run_to_completion(problem),
-        "pipeline": search.pipeline(problem),
+        "rtc": cut_search.run_to_completion(problem),
+        "pipeline": cut_search.pipeline(problem),
     }
-    if (given := deploy.told(experiment, problem)) is not None:
+    if (given := layout_point.told(experiment, problem)) is not None:
         layouts["given"] = given
     return layouts
 
@@ -185,7 +187,7 @@ def _layout_plan(
     rates = figures.rates if figures else []
     quiet = figures.quiet if figures else []
     whole = figures.whole_p99s_s if figures else []
-    predicted = None if rate_pps is None else search.expected(problem, layout, rate_pps)
+    predicted = None if rate_pps is None else cut_search.expected(problem, layout, rate_pps)
     tail = None if predicted is None else predicted.p99_s
     return LayoutPlan(
         role=role,

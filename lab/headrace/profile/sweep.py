@@ -22,7 +22,7 @@ from headrace.errors import BadInput
 from headrace.ground.contract import Offer
 from headrace.ground.engine_check import input_files
 from headrace.model.amat import CacheLevel, caches, fit
-from headrace.profile import chain_costs, events, rounds, tables
+from headrace.profile import acl_tables, chain_costs, pmu_events, rounds
 from headrace.profile import point as points
 from headrace.profile.calibrate import find_program
 from headrace.profile.point import Bench, Json, Placement, PointSample
@@ -83,7 +83,7 @@ def profile(
             taken, speed = _points(bench, wanted, Path(folder), count, say)
             grown = None
             if wanted.tables:
-                grown = tables.measured(bench, Path(folder), levels, count, say)
+                grown = acl_tables.measured(bench, Path(folder), levels, count, say)
         say("beside source and sink: on the same lcore, on another, on both")
         places = _places(bench, wanted, Path(folder))
         replicas = list(_replicas(bench, wanted, Path(folder), say))
@@ -156,7 +156,7 @@ def _points(
     bench: Bench,
     wanted: WantedProfile,
     folder: Path,
-    count: events.Count | None,
+    count: pmu_events.Count | None,
     say: Callable[[str], None],
 ) -> tuple[list[ProfilePoint], Speed]:
     """Every point in every round: a machine that slows down meanwhile does so for all of them,
@@ -298,7 +298,7 @@ def thrashing(cpu: int, size: int) -> Iterator[None]:
 
 
 @contextmanager
-def _counting(cpu: int) -> Iterator[events.Count | None]:
+def _counting(cpu: int) -> Iterator[pmu_events.Count | None]:
     """None without a PMU; `_pmu` says why."""
     with ExitStack() as stack:
         try:
@@ -313,7 +313,7 @@ def _per_packet(
     wanted: WantedProfile,
     settings: Settings,
     folder: Path,
-    count: events.Count | None,
+    count: pmu_events.Count | None,
 ) -> dict[str, float] | None:
     if count is None:
         return None
@@ -321,7 +321,7 @@ def _per_packet(
     one = points.prepare_at(bench, data, "apart", f"profile of {wanted.nf}")
     with points.running(bench, one, "apart", wait=False, beside=_beside(settings)) as up:
         points.warm_up(up)
-        return events.per_packet(up, count)
+        return pmu_events.per_packet(up, count)
 
 
 def _pmu(

@@ -21,7 +21,7 @@ from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.figures import LatencyFloor
 from headrace.report import html, plan, server
 from headrace.report.charts.bars import Bar, Piece, plain
-from headrace.report.charts.lines import Axes, Band, Series
+from headrace.report.charts.curves import Axes, Band, Series
 from headrace.report.document import Chart, Document, Section, curves
 from headrace.report.document_test import of_a_paper
 from headrace.report.measured import document

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from headrace.analyse.units import NOT_KNOWN, ns, percent, significant, size
 from headrace.model.levels import memory
-from headrace.report.charts.lines import Axes, Band, Series
+from headrace.report.charts.curves import Axes, Band, Series
 from headrace.report.checks import Check, at_least, table
 from headrace.report.document import Answer, Cell, Column, Document, Section, Table, curves
 from headrace.spec.calibration import Calibration, Classes, Figure, Placed, RingCost

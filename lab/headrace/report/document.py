@@ -15,14 +15,14 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from headrace.report.charts.bars import Bars
-from headrace.report.charts.course import Course
+from headrace.report.charts.curves import Axes, Band, Lines, Series
 from headrace.report.charts.graphs import Graphs
 from headrace.report.charts.latency_load import Loads
-from headrace.report.charts.lines import Axes, Band, Lines, Series
 from headrace.report.charts.operated import OperatedCourse
 from headrace.report.charts.percentiles import Percentiles
 from headrace.report.charts.pipe import Flow
-from headrace.report.charts.sockets import Sockets
+from headrace.report.charts.pipe_rows import Course
+from headrace.report.charts.server_picture import Sockets
 from headrace.report.charts.trend import Trend
 from headrace.report.charts.trials import SearchTrials
 

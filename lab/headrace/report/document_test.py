@@ -17,7 +17,7 @@ from headrace.model.amat_test import CACHES, ENTRIES, cycles
 from headrace.record.bundle import Bundle
 from headrace.report import html, server, terminal
 from headrace.report.charts.anatomy import AnatomyStack
-from headrace.report.charts.lines import Axes, Band, Series
+from headrace.report.charts.curves import Axes, Band, Series
 from headrace.report.document import (
     AtLeast,
     Column,

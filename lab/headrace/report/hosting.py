@@ -13,7 +13,7 @@ from headrace.record.rows import Measurement, Result
 from headrace.record.segments import Anatomy
 from headrace.report.charts.anatomy import FILLS, PARTS, AnatomyStack, anatomies
 from headrace.report.document import Below, Block, Chart, Column, Key, Section, Table
-from headrace.report.tables import rate_cell
+from headrace.report.result_tables import rate_cell
 
 _CHAINS = "deployment.hosting.chains"
 

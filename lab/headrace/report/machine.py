@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from headrace.analyse.beside import Compared
 from headrace.analyse.capacity import Part
-from headrace.analyse.compared import Compared
 from headrace.analyse.conclusion import Conclusion
 from headrace.analyse.grounds import GroundResults
 from headrace.analyse.report import Explained, Report

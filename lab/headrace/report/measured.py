@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from headrace.analyse import units
-from headrace.analyse.compared import Compared
+from headrace.analyse.beside import Compared
 from headrace.analyse.limits import name_of
 from headrace.analyse.report import Explained, Report, ReportGroup
 from headrace.analyse.summary import Summary
 from headrace.record.rows import Result
-from headrace.report import appliances, hosting, tables
+from headrace.report import appliances, hosting, result_tables
 from headrace.report.charts import executions, latency_load, percentiles
 from headrace.report.charts.anatomy import AnatomyStack
 from headrace.report.charts.latency_load import Loads
@@ -176,17 +176,17 @@ def _first(group: ReportGroup) -> Iterator[Block]:
 def _tables(group: ReportGroup, roles: Mapping[str, str]) -> Iterator[Block]:
     if group.foreign:
         yield Heading("What clients saw", on="page")
-        yield tables.applications(group, roles)
+        yield result_tables.applications(group, roles)
         note = "as interfaces or the generator count them"
-        yield Folded("Packets", note, (tables.results(group),))
+        yield Folded("Packets", note, (result_tables.results(group),))
     else:
-        yield tables.results(group)
+        yield result_tables.results(group)
     yield Items(group.notes)
     yield Items(group.doubts, on="terminal")  # a page has them in its audit
     if group.single:
         note = "the table above is their sum"
-        yield Folded("Each direction", note, (tables.directions(group, "page"),))
-        yield tables.directions(group, "terminal")
+        yield Folded("Each direction", note, (result_tables.directions(group, "page"),))
+        yield result_tables.directions(group, "terminal")
 
 
 def _pictures(group: ReportGroup) -> Iterator[Section]:

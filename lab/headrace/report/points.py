@@ -11,7 +11,7 @@ from headrace.record.bundle import Bundle
 from headrace.record.points import points_of
 from headrace.record.segments import Anatomy
 from headrace.report.charts.anatomy import AnatomyStack
-from headrace.report.charts.lines import Axes, Series
+from headrace.report.charts.curves import Axes, Series
 from headrace.report.document import Cell, Column, Row, Section, Table, Text, curves
 from headrace.report.hosting import anatomy, brief, parts, with_best_case, words
 from headrace.spec.group import Group

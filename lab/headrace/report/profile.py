@@ -13,7 +13,7 @@ from headrace.model.amat import (
     verdict,
 )
 from headrace.model.stalls import memory_bound, not_from_memory
-from headrace.report.charts.lines import Axes, Band, Series
+from headrace.report.charts.curves import Axes, Band, Series
 from headrace.report.checks import at_least, table
 from headrace.report.document import Block, Cell, Column, Document, Section, Table, curves
 from headrace.report.profile_curves import spread, state_pmu, table_sections

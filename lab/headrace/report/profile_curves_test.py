@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.report import profile_curves
-from headrace.report.charts.lines import Lines
+from headrace.report.charts.curves import Lines
 from headrace.report.document import Chart, Section, Table
 from headrace.spec.profile import (
     Fit,

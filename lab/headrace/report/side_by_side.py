@@ -14,7 +14,7 @@ from headrace.analyse.units import plural
 from headrace.record.claim import JudgedClaim
 from headrace.record.points import PointRow
 from headrace.record.rows import Result
-from headrace.report.charts.lines import Axes, Series
+from headrace.report.charts.curves import Axes, Series
 from headrace.report.document import (
     Block,
     Cell,

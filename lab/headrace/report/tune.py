@@ -8,7 +8,7 @@ from statistics import median
 
 from headrace.record.rows import Result
 from headrace.report.document import Block, Cell, Column, Document, Row, Section, Table, Text
-from headrace.tune.result import (
+from headrace.tune.gains import (
     FINDINGS,
     GAIN,
     Gain,

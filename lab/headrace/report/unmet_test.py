@@ -11,7 +11,7 @@ from headrace.record.rows import Bounds
 from headrace.report.cells import scales
 from headrace.report.document import Below
 from headrace.report.hosting import brief
-from headrace.report.tables import results
+from headrace.report.result_tables import results
 
 
 def test_it_is_shown_as_below_the_lowest_load(bundle_path: Path, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from headrace.spec.base import Spec
 from headrace.spec.deployment import HOSTING_KINDS, Deployment
 from headrace.spec.document import Document, PathKey, dotted
 from headrace.spec.hosting import KINDS, Hosting
-from headrace.spec.moved import in_a_line, renewed
 from headrace.spec.offload import Offload
+from headrace.spec.older_keys import in_a_line, renewed
 from headrace.spec.workload import WORKLOAD_KINDS
 
 Path = tuple[PathKey, ...]

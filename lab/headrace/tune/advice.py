@@ -16,9 +16,9 @@ from typing import ClassVar, Literal
 from headrace.errors import HeadraceError
 from headrace.host import settings
 from headrace.host.settings import Setting
+from headrace.tune.gains import Topic
 from headrace.tune.path import BRIDGE_NF, ServerPath
 from headrace.tune.program import find_shortcut, ways
-from headrace.tune.result import Topic
 from headrace.tune.seen import Seen
 from headrace.tune.wish import Protocol
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.collect.base import Targets
+from headrace.collect.collector import Targets
 from headrace.engine.clocks import of_machine
 from headrace.errors import HeadraceError
 from headrace.ground.contract import AboutEngine, Offer, Site, TrialsOnly

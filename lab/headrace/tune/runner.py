@@ -15,9 +15,9 @@ from headrace.measure.session import Session
 from headrace.record.rows import Trial
 from headrace.tune.advice import Advice, Situation
 from headrace.tune.discover import discover
+from headrace.tune.gains import ADVICE_FILE, Advised, Considered, Tuned
 from headrace.tune.ground import Joined, PathPoint, Question, Rig, Tried, question
 from headrace.tune.path import ServerPath, build, cpus
-from headrace.tune.result import ADVICE_FILE, Advised, Considered, Tuned
 from headrace.tune.seen import Seen
 from headrace.tune.wish import Protocol, Wish
 

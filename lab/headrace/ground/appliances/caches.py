@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.ground.appliances.addressing import ContainerLayout, ContainerNode
 from headrace.ground.appliances.graph import ApplianceGraph, Supply
-from headrace.ground.appliances.layout import ContainerLayout, ContainerNode
 from headrace.ground.catalogue import VnfDefinition
 from headrace.record.verdict import Finding
 from headrace.spec.workload import AnyWorkload, Http

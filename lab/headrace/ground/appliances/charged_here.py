@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.collect.base import cpu_times_s
+from headrace.collect.collector import cpu_times_s
 from headrace.collect.virtual_switch import BRIDGE
 from headrace.ground.appliances.fabric import bridges_of
 from headrace.ground.appliances.graph import ChargeReading

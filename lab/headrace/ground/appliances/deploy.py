@@ -14,11 +14,12 @@ from pathlib import Path
 
 from pyroute2 import IPRoute
 
-from headrace.collect.base import Held, Targets
+from headrace.collect.collector import Held, Targets
 from headrace.collect.cores import core_clock
 from headrace.collect.watch import targets_of
 from headrace.errors import HeadraceError
 from headrace.ground.appliances import charged_here
+from headrace.ground.appliances.addressing import TESTER, ContainerLayout, ContainerNode
 from headrace.ground.appliances.fabric import Bridge, Fabric, FabricPort, Macvlan, Ovs, bridges_of
 from headrace.ground.appliances.forwarding import End, Forwarding, Shifter
 from headrace.ground.appliances.graph import (
@@ -27,7 +28,6 @@ from headrace.ground.appliances.graph import (
     Supply,
     environment,
 )
-from headrace.ground.appliances.layout import TESTER, ContainerLayout, ContainerNode
 from headrace.ground.appliances.sriov import Sriov
 from headrace.host import cpu, runtime
 from headrace.host.ledger import Ledger

@@ -15,9 +15,9 @@ from headrace.graph.enumerate import Graph, parse, stream
 from headrace.graph.knowledge import Category, load
 from headrace.graph.problem import compile_problem, resolve
 from headrace.graph.unrank import sample
+from headrace.ground.appliances.addressing import ContainerLayout, lay_out
 from headrace.ground.appliances.caches import sized
 from headrace.ground.appliances.graph import Supply
-from headrace.ground.appliances.layout import ContainerLayout, lay_out
 from headrace.ground.catalogue import CatalogueEntry, VnfDefinition, catalogue
 from headrace.record.deployment import Role
 from headrace.spec.appliance import Allocation, Appliances, Base, NetworkName, ScaleOut

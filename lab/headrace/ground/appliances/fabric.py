@@ -13,7 +13,7 @@ from pathlib import Path
 from pyroute2 import IPRoute, NetlinkError
 
 from headrace.errors import HeadraceError
-from headrace.ground.appliances.layout import NodeInterface
+from headrace.ground.appliances.addressing import NodeInterface
 from headrace.host import cpu
 from headrace.host.ledger import Ledger
 from headrace.host.openvswitch import OpenVswitch

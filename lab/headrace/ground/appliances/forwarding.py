@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from headrace.collect.base import thread_ns
+from headrace.collect.collector import thread_ns
 from headrace.errors import HeadraceError
 from headrace.host.cpu import listed
 from headrace.host.plumbing import offload, within

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from headrace.collect.base import Targets
+from headrace.collect.collector import Targets
 from headrace.collect.cores import Spent
 from headrace.errors import HeadraceError
-from headrace.ground.appliances.layout import PORT, ContainerLayout, ContainerNode
+from headrace.ground.appliances.addressing import PORT, ContainerLayout, ContainerNode
 from headrace.ground.catalogue import VnfDefinition
 from headrace.host.plumbing import InterfaceCount
 from headrace.host.state import RunState

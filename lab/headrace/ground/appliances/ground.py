@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.collect.base import Targets
+from headrace.collect.collector import Targets
 from headrace.errors import HeadraceError
 from headrace.ground.appliances import feasible
 from headrace.ground.appliances.deploy import RunningGraph

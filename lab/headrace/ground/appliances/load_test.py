@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import HeadraceError
+from headrace.ground.appliances.addressing import lay_out
 from headrace.ground.appliances.caches import sized
 from headrace.ground.appliances.feasible import capabilities
-from headrace.ground.appliances.layout import lay_out
 from headrace.ground.appliances.load.http import uris
 from headrace.ground.appliances.load.packets import make_plan
 from headrace.ground.appliances.observed import asked_s

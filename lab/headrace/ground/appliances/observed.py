@@ -9,11 +9,11 @@ from statistics import mean
 
 from headrace.collect.hardware import frequencies
 from headrace.ground.appliances import charge
+from headrace.ground.appliances.addressing import ContainerNode
 from headrace.ground.appliances.caches import Looked, looked_up
 from headrace.ground.appliances.graph import ApplianceGraph, ChargeReading
-from headrace.ground.appliances.layout import ContainerNode
 from headrace.ground.appliances.load import Load
-from headrace.ground.appliances.load.base import whole_seconds
+from headrace.ground.appliances.load.reported import whole_seconds
 from headrace.ground.appliances.own_counters import Counters, grown, judge
 from headrace.host.plumbing import InterfaceCount
 from headrace.record.facts import Facts, LcoreTime, Observation

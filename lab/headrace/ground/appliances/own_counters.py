@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from headrace.ground.appliances.addressing import ContainerNode
 from headrace.ground.appliances.caches import judge_hits
 from headrace.ground.appliances.graph import ApplianceGraph
-from headrace.ground.appliances.layout import ContainerNode
 from headrace.ground.appliances.reachable import ATTACKS
 from headrace.record.verdict import Finding
 from headrace.spec.workload import AnyWorkload

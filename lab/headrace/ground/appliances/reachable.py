@@ -8,9 +8,9 @@ import time
 from collections.abc import Mapping, Sequence
 
 from headrace.errors import HeadraceError
+from headrace.ground.appliances.addressing import PORT, ContainerNode
 from headrace.ground.appliances.caches import places
 from headrace.ground.appliances.graph import ApplianceGraph
-from headrace.ground.appliances.layout import PORT, ContainerNode
 from headrace.host.plumbing import InterfaceCount
 from headrace.record.verdict import Finding
 from headrace.spec.workload import AnyWorkload, Http

@@ -7,8 +7,8 @@ Each LAN is a VLAN that the NIC puts on and takes off by itself, so the containe
 from __future__ import annotations
 
 from headrace.errors import BadInput
+from headrace.ground.appliances.addressing import NodeInterface
 from headrace.ground.appliances.fabric import Fabric, FabricPort
-from headrace.ground.appliances.layout import NodeInterface
 from headrace.host.ledger import Ledger
 from headrace.host.sriov import Functions, Pf
 

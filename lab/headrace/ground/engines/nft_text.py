@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.engine.ways import Direction
+from headrace.ground.engines.acl_rules import PORTS, AclRule, acl_rules
 from headrace.ground.engines.adapter import Work, macs
-from headrace.ground.engines.rules import PORTS, AclRule, acl_rules
 from headrace.spec.chain import Node
 
 TABLE = "headrace"

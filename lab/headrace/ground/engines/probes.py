@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from headrace.ground.engines.acl_rules import AclRule, Network, acl_rules
 from headrace.ground.engines.frames import ETHERNET, checksum, framed, ipv4, ipv6
 from headrace.ground.engines.routes import PrefixRoute, routes
-from headrace.ground.engines.rules import AclRule, Network, acl_rules
 from headrace.ground.engines.translation import backends_of, with_choice
 from headrace.spec.chain import Node
 from headrace.spec.document import Document

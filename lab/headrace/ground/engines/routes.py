@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.ground.engines.acl_rules import Network
 from headrace.ground.engines.adapter import MACS
-from headrace.ground.engines.rules import Network
 from headrace.spec.document import Document
 from headrace.spec.lines import lines_of
 

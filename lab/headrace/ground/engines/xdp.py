@@ -14,9 +14,9 @@ from typing import Any
 from headrace.engine.ways import Direction
 from headrace.errors import HeadraceError
 from headrace.ground.contract import Site
+from headrace.ground.engines.acl_rules import AclRule, Network, acl_rules
 from headrace.ground.engines.adapter import MACS, Declared, Work, macs
 from headrace.ground.engines.routes import next_hops, routes
-from headrace.ground.engines.rules import AclRule, Network, acl_rules
 from headrace.ground.engines.steering import steer
 from headrace.ground.engines.translation import SEED, backends_of, with_choice
 from headrace.ground.wired.devices import make_ready

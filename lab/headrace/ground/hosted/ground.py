@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from headrace.collect.base import Targets, WatchedProcess
+from headrace.collect.collector import Targets, WatchedProcess
 from headrace.collect.watch import targets_of
 from headrace.engine.plan import direct_plan
 from headrace.engine.plan_document import Plan

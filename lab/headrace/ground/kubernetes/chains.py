@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from headrace.collect.base import Targets
+from headrace.collect.collector import Targets
 from headrace.engine.describe import describe
 from headrace.engine.engine import EngineRefused
 from headrace.engine.place import PlacedSegment, Placement
@@ -29,7 +29,7 @@ from headrace.ground.kubernetes.engine_manifests import (
     engine_manifests,
     folder_of,
 )
-from headrace.ground.kubernetes.engines import PodEngine, PodEngines
+from headrace.ground.kubernetes.engine_pods import PodEngine, PodEngines
 from headrace.ground.kubernetes.nodes import ClusterNodes, in_registry
 from headrace.ground.kubernetes.places import note
 from headrace.ground.kubernetes.pods import namespace_of

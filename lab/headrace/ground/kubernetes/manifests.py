@@ -17,13 +17,13 @@ from ipaddress import IPv4Network
 from typing import Literal
 
 from headrace.errors import BadInput
-from headrace.ground.appliances.graph import Supply, environment
-from headrace.ground.appliances.layout import (
+from headrace.ground.appliances.addressing import (
     TESTER,
     ContainerLayout,
     ContainerNode,
     NodeInterface,
 )
+from headrace.ground.appliances.graph import Supply, environment
 from headrace.host.cluster import MANAGED
 from headrace.host.plumbing import SYSCTLS
 

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from headrace.collect.base import Targets
+from headrace.collect.collector import Targets
 from headrace.errors import HeadraceError
+from headrace.ground.appliances.addressing import ContainerLayout, ContainerNode
 from headrace.ground.appliances.graph import ApplianceGraph, ChargeReading, Supply
-from headrace.ground.appliances.layout import ContainerLayout, ContainerNode
 from headrace.ground.kubernetes.manifests import CONTAINER, PodNetwork, bridge_tag, manifests
 from headrace.ground.kubernetes.places import PLACE, place_in
 from headrace.ground.kubernetes.waiting import ended, make, wait_ready

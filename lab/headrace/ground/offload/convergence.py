@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.collect.base import cpu_times_s
+from headrace.collect.collector import cpu_times_s
 from headrace.errors import HeadraceError
 from headrace.ground.contract import Offer, Site, resolved_of
 from headrace.ground.offload import namespaces

@@ -21,10 +21,10 @@ from headrace.ground.floor import Floors
 from headrace.ground.hosted.ground import HostedPoint, hosted_point
 from headrace.ground.inline import EnginePoint, inline_point
 from headrace.ground.offload.asked import HOSTING
-from headrace.ground.offload.compared import ConventionalPoint, ForwardingPoint
 from headrace.ground.offload.convergence import SpeakerPoint, networks_of
 from headrace.ground.offload.fpm import write_addresses
 from headrace.ground.offload.killed import Routers, RoutersPoint
+from headrace.ground.offload.mode_points import ConventionalPoint, ForwardingPoint
 from headrace.ground.offload.modes import OVS_DPDK, Many, conventional, on_port, study_of
 from headrace.host.openvswitch import dpdk_lacking
 from headrace.spec import document

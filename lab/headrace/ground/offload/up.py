@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.collect.base import Targets, WatchedProcess
+from headrace.collect.collector import Targets, WatchedProcess
 from headrace.engine.engine import Engine
 from headrace.errors import HeadraceError
 from headrace.ground.contract import AboutEngine, Offer, TrialsOnly

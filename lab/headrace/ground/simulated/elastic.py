@@ -21,7 +21,7 @@ from headrace.ground.operable import (
 )
 from headrace.ground.simulated.elastic_model import PricedElastic
 from headrace.ground.simulated.priced_layout import PricedLayout
-from headrace.ground.simulated.waiting import WIRE, delays_ns
+from headrace.ground.simulated.queueing import WIRE, delays_ns
 from headrace.layout.buckets import TICK_S, BucketCounts, BucketedLcores, BucketLoad
 from headrace.spec.operate import Operate
 

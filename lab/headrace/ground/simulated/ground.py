@@ -31,9 +31,9 @@ from headrace.ground.simulated.elastic import SimulatedOperable, operable_of
 from headrace.ground.simulated.observed import SimulatedTrial, observations
 from headrace.ground.simulated.priced_hosted import priced_hosted, spread
 from headrace.ground.simulated.priced_layout import PricedLayout
+from headrace.ground.simulated.queueing import delays_ns
 from headrace.ground.simulated.readings import AskedLoad, Expected
 from headrace.ground.simulated.refuse import check_covered, check_operated
-from headrace.ground.simulated.waiting import delays_ns
 from headrace.host.programs import find_engine
 from headrace.host.store import server_files
 from headrace.layout.layout import Edge

@@ -17,8 +17,8 @@ from headrace.ground.simulated.ground import (
     SimulatedPoint,
 )
 from headrace.ground.simulated.priced_layout import PricedLayout
+from headrace.ground.simulated.queueing import delays_ns
 from headrace.ground.simulated.refuse import check_covered
-from headrace.ground.simulated.waiting import delays_ns
 from headrace.spec import document
 from headrace.spec.described import DescribedServer, read_server
 from headrace.spec.study import Experiment, expand

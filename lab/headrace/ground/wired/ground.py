@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from headrace.collect.base import Targets, WatchedProcess
+from headrace.collect.collector import Targets, WatchedProcess
 from headrace.engine.place import place
 from headrace.engine.plan import direct_plan
 from headrace.engine.plan_document import Plan, PlanEngine

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from headrace.ground.operable import Assignment, PlantTelemetry
+from headrace.measure.operate.evened import chosen, even, most_share
 from headrace.measure.operate.policy import PlantSituation, Sizing, WantedStep
-from headrace.measure.operate.spread import chosen, even, most_share
 from headrace.measure.operate.static import EVEN
 
 _LEVEL, _TREND, _NOISE = 0.3, 0.03, 0.05  # weights of the newest interval

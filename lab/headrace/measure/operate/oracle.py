@@ -11,8 +11,8 @@ import math
 from dataclasses import dataclass
 
 from headrace.ground.operable import Foresight
+from headrace.measure.operate.evened import chosen, even
 from headrace.measure.operate.policy import PlantSituation, Sizing, WantedStep
-from headrace.measure.operate.spread import chosen, even
 from headrace.measure.operate.static import EVEN
 
 _SIGMAS = 3.0  # deviations of a count of packets that come at random

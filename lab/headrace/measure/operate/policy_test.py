@@ -11,8 +11,8 @@ import pytest
 
 from headrace.ground.operable import Assignment, Foresight, Numbers, PlantTelemetry, Totals
 from headrace.layout.buckets import TICK_S, BucketedLcores, BucketLoad
+from headrace.measure.operate.evened import chosen, even, most_share
 from headrace.measure.operate.loop import OperateRun, operate
-from headrace.measure.operate.spread import chosen, even, most_share
 from headrace.spec.operate import Operate, PolicyName, Slo, StepCosts
 
 CARRIES, BUCKETS = 1e6, 64

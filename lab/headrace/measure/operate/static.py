@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.ground.operable import Foresight
+from headrace.measure.operate.evened import even
 from headrace.measure.operate.policy import PlantSituation, Sizing, WantedStep
-from headrace.measure.operate.spread import even
 
 EVEN = 1.03  # times an equal share, that the busiest lcore has of whole buckets
 

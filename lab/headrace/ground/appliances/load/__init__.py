@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from headrace.ground.appliances.graph import ApplianceGraph
-from headrace.ground.appliances.load.base import Counted, Load
 from headrace.ground.appliances.load.dns import dns
 from headrace.ground.appliances.load.http import http
 from headrace.ground.appliances.load.packets import PacketsLoad
 from headrace.ground.appliances.load.replay import replay
+from headrace.ground.appliances.load.reported import Counted, Load
 from headrace.ground.appliances.load.stream import has_netperf, request_response, stream
 from headrace.spec.workload import AnyWorkload, Dns, Http, Packets, Pcap, RequestResponse
 

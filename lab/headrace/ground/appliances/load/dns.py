@@ -7,7 +7,7 @@ import re
 
 from headrace.errors import HeadraceError
 from headrace.ground.appliances.graph import ApplianceGraph
-from headrace.ground.appliances.load.base import GRACE_S, Load, whole_seconds
+from headrace.ground.appliances.load.reported import GRACE_S, Load, whole_seconds
 from headrace.spec.workload import Dns
 
 _NUMBERS = {

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from headrace.errors import HeadraceError
+from headrace.ground.appliances.addressing import PORT
 from headrace.ground.appliances.graph import ApplianceGraph
-from headrace.ground.appliances.layout import PORT
-from headrace.ground.appliances.load.base import GRACE_S, Load, whole_seconds
+from headrace.ground.appliances.load.reported import GRACE_S, Load, whole_seconds
 from headrace.record.figures import LatencyNs
 from headrace.spec.workload import Http
 

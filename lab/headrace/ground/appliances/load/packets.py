@@ -22,9 +22,9 @@ from headrace.engine.plan_document import (
     PlanSegment,
 )
 from headrace.engine.reading import Reading, StartedLoad, flow
+from headrace.ground.appliances.addressing import TESTER, ContainerLayout, NodeInterface
 from headrace.ground.appliances.deploy import RunningGraph
-from headrace.ground.appliances.layout import TESTER, ContainerLayout, NodeInterface
-from headrace.ground.appliances.load.base import Counted, Load
+from headrace.ground.appliances.load.reported import Counted, Load
 from headrace.host.programs import find_engine
 from headrace.record.identity import Direction
 from headrace.record.latency import latency

@@ -7,7 +7,7 @@ import re
 
 from headrace.errors import HeadraceError
 from headrace.ground.appliances.graph import ApplianceGraph
-from headrace.ground.appliances.load.base import GRACE_S, Counted, Load, whole_seconds
+from headrace.ground.appliances.load.reported import GRACE_S, Counted, Load, whole_seconds
 from headrace.host.tool import last_words
 from headrace.spec.workload import Pcap
 

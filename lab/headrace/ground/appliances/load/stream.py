@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.errors import HeadraceError
 from headrace.ground.appliances.graph import ApplianceGraph
-from headrace.ground.appliances.load.base import GRACE_S, Load, whole_seconds
+from headrace.ground.appliances.load.reported import GRACE_S, Load, whole_seconds
 from headrace.host.tool import last_words
 from headrace.record.figures import LatencyNs
 from headrace.spec.workload import RequestResponse, Stream

@@ -7,13 +7,13 @@ import re
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from headrace.profile import tables
+from headrace.profile import acl_tables
 from headrace.spec import document
 from headrace.spec.study import expand
 
 
 def test_each_rule_has_one_flow_in_another_order(tmp_path: Path) -> None:
-    data = tables.study(300, tmp_path)
+    data = acl_tables.study(300, tmp_path)
     rules = Path(data["chain"][0]["acl"]["rules_file"]).read_text().splitlines()
     flows = Path(data["workload"]["tuples_file"]).read_text().splitlines()
     pattern = r"@(\S+)/32\t(\S+)/32\t(\d+) : \3\t(\d+) : \4\t0x11/0xFF"
@@ -29,6 +29,6 @@ def test_each_rule_has_one_flow_in_another_order(tmp_path: Path) -> None:
 
 
 def test_it_is_a_study_of_one_chain(tmp_path: Path) -> None:
-    data = tables.study(100, tmp_path)
+    data = acl_tables.study(100, tmp_path)
     [experiment] = expand(document.parse(str(data), tmp_path / "t.yaml"))
     assert [node.nf for node in experiment.nodes] == ["acl"]

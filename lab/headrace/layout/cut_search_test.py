@@ -8,21 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.layout.latency import latency_s
-from headrace.layout.layout import (
-    Beside,
-    Edge,
-    Hop,
-    Layout,
-    NfCost,
-    Problem,
-    Run,
-    Traffic,
-    loads,
-    parts,
-    throughput,
-)
-from headrace.layout.search import (
+from headrace.layout.cut_search import (
     EXHAUSTIVE_MAX,
     best,
     compositions,
@@ -37,6 +23,20 @@ from headrace.layout.search import (
     quickest,
     run_to_completion,
     with_beside,
+)
+from headrace.layout.latency import latency_s
+from headrace.layout.layout import (
+    Beside,
+    Edge,
+    Hop,
+    Layout,
+    NfCost,
+    Problem,
+    Run,
+    Traffic,
+    loads,
+    parts,
+    throughput,
 )
 
 

@@ -12,7 +12,7 @@ from headrace.graph.count import GraphCounter
 from headrace.graph.enumerate import Graph, parse, stream
 from headrace.graph.knowledge import load
 from headrace.graph.problem import compile_problem, resolve
-from headrace.ground.appliances.layout import ContainerLayout, ContainerNode, lay_out
+from headrace.ground.appliances.addressing import ContainerLayout, ContainerNode, lay_out
 from headrace.ground.catalogue import VnfDefinition, catalogue
 
 DEFINITIONS = {name: entry.definition for name, entry in catalogue().items()}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from headrace.errors import HeadraceError
 from headrace.model.amat import CacheLevel, fit
-from headrace.profile import events
+from headrace.profile import pmu_events
 from headrace.profile import point as points
 from headrace.profile.point import Bench, Json
 from headrace.spec.profile import Settings, TablePoint, TableSweep
@@ -28,7 +28,7 @@ def measured(
     bench: Bench,
     folder: Path,
     caches: Sequence[CacheLevel],
-    count: events.Count | None,
+    count: pmu_events.Count | None,
     say: Callable[[str], None],
 ) -> TableSweep:
     """`caches`: of the function's lcore; `count`: its PMU."""
@@ -49,7 +49,7 @@ def measured(
 
 
 def _point(
-    bench: Bench, rules: int, folder: Path, count: events.Count | None
+    bench: Bench, rules: int, folder: Path, count: pmu_events.Count | None
 ) -> tuple[int, TablePoint]:
     """The engine's heap in bytes, and the point without its table's size."""
     data = study(rules, folder)
@@ -58,7 +58,7 @@ def _point(
         points.warm_up(up)
         heap = up.engine.info().heap_bytes
         trials = [up.trial(bench.seconds, LOAD_PPS) for _ in range(bench.repetitions)]
-        counted = None if count is None else events.per_packet(up, count, LOAD_PPS)
+        counted = None if count is None else pmu_events.per_packet(up, count, LOAD_PPS)
     cycles = [sum(points.sampled(trial).nfs.values()) for trial in trials]
     busy = [trial.utilisation[str(bench.lcores[1])] for trial in trials]
     return heap, TablePoint(

@@ -17,10 +17,10 @@ import pytest
 from headrace.errors import BadInput
 from headrace.live import connections
 from headrace.live.broadcast import live
-from headrace.live.folder import Folder
+from headrace.live.bundles import Folder
 from headrace.live.scene import Onlooker
-from headrace.live.server import ANY, Serving, application, bound, may_ask, url_of
 from headrace.live.shelf import routes
+from headrace.live.web import ANY, Serving, application, bound, may_ask, url_of
 from headrace.record.testdata import make_bundle
 
 
