@@ -23,7 +23,7 @@ CASES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "out of range": (("run", "--wait", "-1", "x.yaml"), ("--wait", "greater than or equal to 0")),
     "not a number": (("chains", "nat", "--limit", "x"), ("--limit", "integer")),
-    "too many arguments": (("report", "a", "b"), ("headrace report: ", "(b)")),
+    "too many arguments": (("explain", "a", "b"), ("headrace explain: ", "(b)")),
     "no study": (("run", "quickstat"), ("SPEC: got 'quickstat'", "no such file", "quickstart")),
     "duration": (("collect", "--duration", "-1"), ("--duration: got -1.0", "above 0")),
     "no time at all": (("trace", "--duration", "0"), ("--duration: got 0.0", "above 0")),

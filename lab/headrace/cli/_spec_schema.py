@@ -36,6 +36,8 @@ _ALSO: dict[Callable[..., Any], Schema] = {
     hosting._ratio: {"type": "string", "pattern": hosting._RATIO.pattern, "examples": ["2:1"]},
     deployment._hosting: {"enum": list(deployment.HOSTING_KINDS)},
 }
+_TIME: Schema = {"anyOf": [{"type": "number", "minimum": 0}, _ALSO[base._seconds]]}
+_RATE: Schema = {"anyOf": [{"type": "number", "minimum": 0}, _ALSO[base._rate]]}
 # What stands for a whole mapping.
 _SHORT: dict[str, list[Schema]] = {
     "Execution": [{"enum": ["rtc", "pipeline"]}],
@@ -51,6 +53,10 @@ _SHORT: dict[str, list[Schema]] = {
          "properties": {"mix": {"type": "object", "additionalProperties": {"type": "integer"}}}},
     ],
     "Flows": [{"type": "integer", "minimum": 1}],
+    "LoadCurve": [
+        {"type": "array", "minItems": 2, "description": "from each time on this rate",
+         "items": {"type": "array", "prefixItems": [_TIME, _RATE], "items": False, "minItems": 2}},
+    ],
     "GoalSpec": [{"enum": list(NAMED_GOALS)}, {"type": "number"}, _ALSO[base._ratio]],
     "Collect": [{"type": "boolean"}, {"type": "array", "items": _TEXT}],
     "GraphSet": [{"type": "array", "items": _TEXT}],
