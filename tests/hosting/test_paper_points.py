@@ -11,11 +11,11 @@ import pytest
 from headrace.record.bundle import Bundle
 from support.lab import headrace
 
-STUDIES = sorted((Path(__file__).parents[2] / "studies").glob("s[12]-hosting.yaml"))
+STUDIES = sorted((Path(__file__).parents[2] / "studies").glob("s[12]/*.yaml"))
 
 
 @pytest.mark.parallel
-@pytest.mark.parametrize("file", STUDIES, ids=lambda f: f.stem)
+@pytest.mark.parametrize("file", STUDIES, ids=lambda f: f"{f.parent.name}-{f.stem}")
 def test_every_point_is_accepted(file: Path, tmp_path: Path, engine_binary: Path) -> None:
     done = headrace("run", str(file), "--check", folder=tmp_path, engine=engine_binary, timeout=300)
     assert done.returncode == 0, done.stderr
