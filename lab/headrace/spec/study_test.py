@@ -314,6 +314,24 @@ def test_several_kinds_of_traffic_are_every_of_their_own() -> None:
     assert [len(one.study.workload) for one in every] == [1, 1, 1]
 
 
+def test_traffic_that_differs_in_the_order_of_its_flows_alone_is_told_apart() -> None:
+    """Else its results were taken for repetitions of one workload."""
+    text = """\
+workload:
+  - {frame: [64, 128], flows: 3}
+  - {frame: 64, flows: {count: 3, order: zipf}}
+  - {frame: 64, flows: {count: 3, order: zipf, zipf_exponent: 0.8}}
+  - {frame: 64, flows: {count: 4, order: random}}
+"""
+    assert [one.workload_name for one in read(f"name: x\nchain: []\n{text}")] == [
+        "64B 3 flows round-robin",
+        "128B 3 flows",
+        "64B 3 flows zipf 1.0",
+        "64B 3 flows zipf 0.8",
+        "64B 4 flows",
+    ]
+
+
 def test_a_groups_mistake_is_named_where_it_stands() -> None:
     text = """\
 name: x

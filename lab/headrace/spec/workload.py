@@ -49,6 +49,10 @@ class Flows(Spec):
             raise ValueError(f"zipf_exponent: order is {self.order}; allowed: with `order: zipf`")
         return self
 
+    @property
+    def order_name(self) -> str:
+        return f"zipf {self.zipf_exponent}" if self.order == "zipf" else self.order
+
 
 class Headers(Spec):
     """The headers of flow 0; addresses and ports that vary count up from here."""
