@@ -169,6 +169,8 @@ def turn(here: Sequence[QueueStage]) -> float | None:
     """Cycles of one round of an lcore; None when it cannot keep up."""
     most = min((BURST / one.rate for one in here if one.rate > 0), default=float("inf"))
     length = sum(one.idle for one in here)
+    if not length and sum(one.rate * one.takes(1.0) for one in here) > 1:
+        length = sum(one.takes(1.0) for one in here)  # polls that find none cost nothing
     for _ in range(_ROUNDS):
         following = sum(one.busy(length) for one in here)
         if following > most:

@@ -145,6 +145,18 @@ def test_a_turn_of_one_segment_by_hand() -> None:
     assert length == pytest.approx(20 + expected * 180 + expected * 50)
 
 
+def test_where_idle_polls_cost_nothing_no_lcore_is_busy_for_more_than_all_of_the_time() -> None:
+    """One packet a poll would take 1.6 times the cycles that there are: C = 150 + 50 * 0.008 C."""
+    one = QueueStage(0, 0, 0.008, straight(150.0, 50.0), 0.0)
+    assert turn([one]) == pytest.approx(250)
+    [[each]] = at_bursts([(one,)])
+    assert each == pytest.approx(1 / one.rate)
+    slower = replace(one, rate=0.004)
+    [[each]] = at_bursts([(slower,)])
+    assert turn([slower]) == 0 and each == pytest.approx(200)
+    assert turn([replace(one, rate=0.02)]) is None  # 32 packets take 1750 cycles, and come in 1600
+
+
 def test_one_lcore_that_does_all_in_turn_by_hand() -> None:
     """One packet at a time, long before the next: all polls and all work, and half an idle turn."""
     way = [
