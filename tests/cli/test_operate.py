@@ -105,6 +105,9 @@ def test_wrong_options_are_refused_in_a_line(
         ("time_s,pps\n0,1e6\n1,2e6\n", []),
         ("0,1e6\n1;2e6\n", ["t.csv:2", "seconds,rate"]),
         ("0,1e6\n1,-1\n", ["rates from 0"]),
+        ("0,1e6\n1,nan\n", ["rates from 0"]),
+        ("0,1e6\n1,1e400\n", ["rates from 0"]),
+        ("0,1e6\nnan,1e6\n", ["times that ascend"]),
         ("0,1e6\n", ["1 points", "2 or more"]),
     ],
 )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -48,12 +49,13 @@ class LoadCurve(Spec):
 
 
 def check_curve(points: list[tuple[float, float]]) -> None:
-    """ValueError for what is no curve: times that do not ascend from 0, rates below zero."""
+    """ValueError for what is no curve: times that do not ascend from 0, rates below zero, and what
+    is no number, as a file may have it."""
     for (before, _), (after, _) in pairwise(points):
-        if after <= before:
+        if not before < after < math.inf:
             raise ValueError(f"{after:g} s follows {before:g} s; allowed: times that ascend")
     for at, rate in points:
-        if rate < 0:
+        if not 0 <= rate < math.inf:
             raise ValueError(f"{rate:g} at {at:g} s; allowed: rates from 0")
     if points and points[0][0] != 0:
         raise ValueError(f"begins at {points[0][0]:g} s; allowed: 0 s")
