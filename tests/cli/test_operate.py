@@ -65,6 +65,7 @@ def test_a_bundle_has_every_decision_and_is_replayed(engine_binary: Path, tmp_pa
         ("ground: {simulated: {server: xeon-platinum-8168}}", "", ["measure.operate", "--on"]),
         ("[headrace, static]", "[headrace, headrace]", ["policy", "each once"]),
         ("measure: {", "measure: {max: true, ", ["operate: beside max"]),
+        ("[1 s, 40M], [2 s", "[1 ms, 40M], [2 ms", ["workload.load", "lasts 0.002 s", "0.01 s"]),
     ],
 )
 def test_what_cannot_be_operated_is_refused_in_a_line(

@@ -58,7 +58,14 @@ def check_operated(experiment: Experiment, doc: Document, placement: Placement) 
             raise doc.error(
                 path[:-1], f"cannot operate: {node.name} has branches; covered: chains without"
             )
-    load_of(experiment, doc)
+    asked, seconds = experiment.study.measure.operate, load_of(experiment, doc).seconds[-1]
+    assert asked is not None  # who calls has asked
+    if seconds < 2 * asked.interval:
+        raise doc.error(
+            ("workload", "load"),
+            f"cannot operate: lasts {seconds:g} s; covered: two intervals of {asked.interval:g} s, "
+            "or more",
+        )
 
 
 def _problems(
