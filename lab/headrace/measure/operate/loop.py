@@ -38,11 +38,10 @@ def policy_of(name: PolicyName, operable: Operable, asked: Operate) -> Policy:
 
 @dataclass(frozen=True)
 class OperateRun:
-    """A policy's whole run. `queued`: packets inside at its end."""
+    """What came of a policy."""
 
     log: OperateLog
     totals: Totals
-    p99_ns: float  # the mean over windows, by their packets
 
 
 def operate(
@@ -92,7 +91,7 @@ def _run(
     log = OperateLog(
         operated=operated, decisions=tuple(tally.decisions), course=tuple(tally.course())
     )
-    return OperateRun(log, totals, tally.mean_p99_s * 1e9)
+    return OperateRun(log, totals)
 
 
 def _drained(seen: PlantTelemetry) -> bool:
@@ -118,8 +117,6 @@ class _Tally:
     _stretch: list[tuple[PlantTelemetry, bool]] = field(default_factory=list)
     _open: bool = False  # nobody knows yet what came of the last step
     _settled: bool = False
-    _weighted: float = 0.0
-    _packets: int = 0
 
     def interval(self, seen: PlantTelemetry) -> None:
         self.seconds += seen.seconds
@@ -131,17 +128,11 @@ class _Tally:
             self.broken_p99 += late
             self.broken_loss += lossy
             self.broken += late or lossy
-            self._weighted += seen.p99_s * seen.offered
-            self._packets += seen.offered
         self._stretch.append((seen, bool(seen.offered) and (late or lossy)))
         if len(self._stretch) * seen.seconds >= self.planned_s / COURSE_POINTS:
             self._close()
         if self._open and seen.settled and _drained(seen):
             self._came(seen)
-
-    @property
-    def mean_p99_s(self) -> float:
-        return self._weighted / self._packets if self._packets else 0.0
 
     def _came(self, seen: PlantTelemetry) -> None:
         last = self.decisions[-1]

@@ -17,7 +17,7 @@ _HALVINGS = 30
 
 @dataclass(frozen=True)
 class PlantSituation:
-    """`packets`: draws what each bucket had in the last interval."""
+    """`packets`: draws what each bucket had in the last tenth of a second."""
 
     seen: PlantTelemetry
     now: Assignment
