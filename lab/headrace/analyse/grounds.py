@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -32,10 +33,12 @@ class AskedPoint(NamedTuple):
 
 @dataclass(frozen=True)
 class GroundResults:
-    """A bundle of the study. `claims`: judged by its own results."""
+    """A bundle of the study. `claims`: judged by its own results. `apart`: which of several of the
+    same kind and place it is."""
 
     bundle: Bundle
     claims: tuple[JudgedClaim, ...]
+    apart: str = ""
 
     @cached_property
     def predicted_for(self) -> str | None:
@@ -57,7 +60,7 @@ class GroundResults:
 
     @property
     def title(self) -> str:
-        return f"{self.ground}, {self.where}"
+        return ", ".join(filter(None, (self.ground, self.where, self.apart)))
 
     @property
     def tally(self) -> str:
@@ -79,6 +82,15 @@ class GroundResults:
                 key = AskedPoint(one.chain, one.execution, one.workload, one.goal, load)
                 every.setdefault(key, []).append(one)
         return every
+
+
+def told_apart(grounds: Sequence[GroundResults]) -> list[GroundResults]:
+    """Those of one title have their bundles' paths in it."""
+    titles = Counter(one.title for one in grounds)
+    return [
+        replace(one, apart=str(one.bundle.path)) if titles[one.title] > 1 else one
+        for one in grounds
+    ]
 
 
 def side_by_side(grounds: Sequence[GroundResults]) -> dict[str, Group]:

@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from headrace.analyse.claims import claimed_text, measured_text
-from headrace.analyse.grounds import PREDICTED, AskedPoint, GroundResults, middle, side_by_side
+from headrace.analyse.grounds import (
+    PREDICTED,
+    AskedPoint,
+    GroundResults,
+    middle,
+    side_by_side,
+    told_apart,
+)
 from headrace.analyse.units import plural
 from headrace.record.claim import JudgedClaim
 from headrace.record.points import PointRow
@@ -50,7 +57,7 @@ Judged = Mapping[str, Mapping[Path, JudgedClaim]]  # by claim and bundle
 
 
 def document(grounds: Sequence[GroundResults]) -> Document:
-    groups = side_by_side(grounds)
+    groups, grounds = side_by_side(grounds), told_apart(grounds)
     data = grounds[0].bundle.spec_data
     claims = {name: Claim.model_validate(one) for name, one in (data.get("claims") or {}).items()}
     judged: dict[str, dict[Path, JudgedClaim]] = {}
@@ -84,8 +91,14 @@ def _claims(grounds: Sequence[GroundResults], judged: Judged) -> Iterator[Sectio
         rows.append(Row(tuple(cells), doubtful=any(o.verdict != "confirmed" for o in by.values())))
     texts = tuple(f"{name}: {next(iter(by.values())).text}" for name, by in judged.items())
     blocks = (Table(tuple(columns), tuple(rows)), Items(texts, on="page"))
-    about = "; ".join(f"{ground.ground}: {ground.tally}" for ground in grounds)
+    about = "; ".join(f"{_who(ground, grounds)}: {ground.tally}" for ground in grounds)
     yield Section("Claims", _NOTE, blocks, about=about, anchor="claims")
+
+
+def _who(one: GroundResults, grounds: Sequence[GroundResults]) -> str:
+    """Measured or predicted, where that tells all of them apart."""
+    kinds = {ground.ground for ground in grounds}
+    return one.ground if len(kinds) == len(grounds) else one.title
 
 
 def _claimed(one: JudgedClaim) -> str:
@@ -108,7 +121,7 @@ def _reasons(
             reason = claims[name].differs if ground.ground == PREDICTED and name in claims else None
             why = one.why or (reason if one.verdict == "contradicted" else None)
             difference = f" {measured_text(one)} instead of {claimed_text(one)}."
-            text = f"{name}, {ground.ground}: {one.verdict.replace('-', ' ')}."
+            text = f"{name}, {_who(ground, grounds)}: {one.verdict.replace('-', ' ')}."
             texts.append(
                 text + difference * (one.verdict == "contradicted") + (f" {why}" if why else "")
             )
@@ -133,7 +146,6 @@ def _charts(group: Group, name: str, grounds: Sequence[GroundResults]) -> Iterat
         if asked.point == point.point
     ]
     path = _axis(every)
-    alike = len({ground.ground for ground in grounds}) < len(grounds)
     for goal in dict.fromkeys(asked.goal for _, _, asked, _ in every):
         mine = [one for one in every if one[2].goal == goal]
         named = _named([asked for _, _, asked, _ in mine], path)
@@ -144,7 +156,7 @@ def _charts(group: Group, name: str, grounds: Sequence[GroundResults]) -> Iterat
                 x, y = _x(path, point, asked), middle([value(one) for one in results])
                 if x is not None and y is not None:
                     setting = _setting(point.values, path, named[asked])
-                    who = ground.title if alike else ground.ground
+                    who = _who(ground, grounds)
                     lines.setdefault(": ".join(filter(None, (who, setting))), []).append((x, y))
             drawn = [Series(title, tuple(sorted(points))) for title, points in lines.items()]
             drawn += _published(group.published, path, figure)
@@ -216,7 +228,7 @@ def _tables(name: str, group: Group, grounds: Sequence[GroundResults]) -> Iterat
     columns: list[Column | str] = ["point", Column("execution", "text"), Column("goal", "text")]
     for ground in grounds:
         columns += [
-            Column(f"{ground.ground}: rate", "rate"),
+            Column(f"{_who(ground, grounds)}: rate", "rate"),
             Column("loss", "loss", optional=True),
             Column("mean", unit="us", optional=True),
         ]

@@ -111,6 +111,19 @@ def test_a_figure_has_a_line_of_each_ground_and_of_the_paper(both: list[Bundle])
     assert absent.texts[0] == f"measured, {host}: 1 point was skipped: needs 9 lcores"
 
 
+def test_two_runs_of_one_machine_have_a_line_each(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("a", "b")]
+    for folder in folders:
+        folder.mkdir()
+    figure = shown([ground(folder, "measured", [1.0, 6.0]) for folder in folders]).sections[-1]
+    [chart] = [one for one in figure.blocks if isinstance(one, Chart)]
+    assert isinstance(chart.picture, Lines)
+    *own, published = [one.name for one in chart.picture.series]
+    assert published == "published"
+    for folder, name in zip(folders, own, strict=True):
+        assert name.startswith("measured, ") and str(folder) in name
+
+
 def test_a_document_read_back_gives_the_same_page(both: list[Bundle]) -> None:
     document, form = shown(both), TypeAdapter(Document)
     assert html.render(form.validate_json(form.dump_json(document))) == html.render(document)
