@@ -209,9 +209,8 @@ def measure_study(
     """The bundle, its results and what came of the claims. `compared`: sides a and b, by name."""
     if checked.lacking is not None:
         raise HeadraceError(checked.lacking)
-    study = checked.points[0].study
     console = Console(stderr=True, highlight=False)
-    number = len(checked.points) * deployments(checked)
+    number = deployments(checked)
     listening = listen(live)
     preview = _preview(chosen.study.name, checked)
     console.print(preview.heading)
@@ -228,7 +227,7 @@ def measure_study(
         with session(writer, progress, report, wait) as measuring:
             resolved = chosen.resolved().model_copy(update={"compared": compared})
             measuring.inputs(doc.text(), checked.inputs, checked.points, resolved)
-            measuring.run(checked, study.repetitions)
+            measuring.run(checked)
     chosen.keep(writer, measuring.failed)
     return writer.path, measuring.results, claimed.judge(writer.path, chosen.study)
 
@@ -258,7 +257,6 @@ def _told(
 
 def _preview(name: str, checked: Checked, files: tuple[str, ...] = ()) -> Preview:
     points = checked.points
-    study = points[0].study
     return Preview(
         name=name,
         experiments=tuple(
@@ -272,7 +270,7 @@ def _preview(name: str, checked: Checked, files: tuple[str, ...] = ()) -> Previe
             )
             for one in points
         ),
-        repetitions=study.repetitions,
+        repetitions=max(point.study.repetitions for point in points),
         notes=tuple(checked.notes),
         seconds=study_s(checked),
         files=files,

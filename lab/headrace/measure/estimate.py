@@ -32,19 +32,18 @@ _SEARCHES = 16
 
 def study_s(checked: Checked) -> float:
     """All of a study; what a ground itself takes to deploy is its to say."""
-    times = deployments(checked)
     computed = set(map(id, checked.computed))
     run = [point for point in checked.points if id(point) not in computed]
     each = sum(
-        times * warmup_s(point)
+        _times(checked, point) * warmup_s(point)
         + point.study.repetitions
         * measuring_s(offer.measure or point.study.measure, point.cpus <= isolated_cpus())
         for point in run
         for offer in point.offers
     )
-    each += PREDICTED_S * len(computed) * checked.points[0].study.repetitions
+    each += PREDICTED_S * sum(point.study.repetitions for point in checked.computed)
     workloads = {offer.workload for point in run for offer in point.offers}
-    deploying = times * (checked.seconds or 0.0)
+    deploying = deployments(checked) / len(checked.points) * (checked.seconds or 0.0)
     return COMMAND_S + FLOOR_S * len(workloads) + each + deploying + _comparing_s(checked)
 
 
@@ -59,9 +58,13 @@ def _comparing_s(checked: Checked) -> float:
 
 
 def deployments(checked: Checked) -> int:
-    """How often each point is deployed: anew for each repetition, or once for all; and for loads
+    """How often all points are deployed: anew for each repetition, or once for all; and for loads
     that follow from searches once more."""
-    times = checked.points[0].study.repetitions if checked.interleaved else 1
+    return sum(_times(checked, point) for point in checked.points)
+
+
+def _times(checked: Checked, point: Point) -> int:
+    times = point.study.repetitions if checked.interleaved else 1
     return times * len(phases(checked))
 
 

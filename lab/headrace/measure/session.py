@@ -130,9 +130,9 @@ class Session:
     def _waiting(self, cpu: int) -> None:
         self.progress.say(waiting_for(cpu, self._wait_s))
 
-    def run(self, checked: Checked, repetitions: int) -> None:
-        """Repetitions outside, points inside: what is compared is interleaved, so that a machine
-        that slows down does so for all alike."""
+    def run(self, checked: Checked) -> None:
+        """Repetitions outside, points inside, each as often as its study says: what is compared is
+        interleaved, so that a machine that slows down does so for all alike."""
         self._undo.callback(checked.close)
         own = (note for point in checked.points for note in point.notes)
         for note in dict.fromkeys((*checked.notes, *own)):
@@ -141,16 +141,20 @@ class Session:
         if checked.memory is not None:
             self.provide(checked.memory)
         self._compare(checked)
-        every = range(1, repetitions + 1)
+        most = max((point.study.repetitions for point in checked.points), default=1)
+        every = range(1, most + 1)
         rounds = [range(n, n + 1) for n in every] if checked.interleaved else [every]
         for turn, after_searches in itertools.product(rounds, phases(checked)):
             for point in checked.points:
+                mine = range(turn.start, min(turn.stop, point.study.repetitions + 1))
+                if not mine:
+                    continue
                 label = ", ".join((point.chain, point.execution, point.offers[0].workload))
                 if len(rounds) > 1:
                     label += f", repetition {turn[0]}"
                 self.progress.experiment(label)
                 try:
-                    self._point(point, turn, after_searches, each_trial=not checked.interleaved)
+                    self._point(point, mine, after_searches, each_trial=not checked.interleaved)
                 except HeadraceError as error:
                     if not checked.apart or isinstance(error, BundleUnwritable):
                         raise

@@ -53,6 +53,7 @@ class Fake:
     disturbed: int = 0  # so many trials that lose packets lose them at the sink
     behind: float = 0.0  # the part of each trial for which its source stalls once
     lacking: str | None = None
+    repetitions: int = 1
     execution: str = "rtc"
     capacity: float = CAPACITY
     labels: Sequence[str] = ()
@@ -67,7 +68,13 @@ class Fake:
     @property
     def study(self) -> Study:
         return Study.model_validate(
-            {"name": "fake", "chain": [], "warmup": 0, "measure": self.measure}
+            {
+                "name": "fake",
+                "chain": [],
+                "warmup": 0,
+                "measure": self.measure,
+                "repetitions": self.repetitions,
+            }
         )
 
     @property
@@ -167,9 +174,11 @@ class Outcome:
     error: BaseException | None = None
 
 
-def run(home: Path, points: Sequence[Fake], repetitions: int = 1, **checked: Any) -> Outcome:
+def run(home: Path, points: Sequence[Fake], **checked: Any) -> Outcome:
     words, reported, error = io.StringIO(), list[bool](), None
-    progress = Progress(Console(file=words, width=200), len(points) * repetitions, 1.0)
+    progress = Progress(
+        Console(file=words, width=200), sum(point.repetitions for point in points), 1.0
+    )
     writer = BundleWriter(home / "bundle")
 
     def report(path: Path, shown: bool) -> None:
@@ -178,21 +187,21 @@ def run(home: Path, points: Sequence[Fake], repetitions: int = 1, **checked: Any
 
     try:
         with session(writer, progress, report) as opened:
-            measure(opened, points, repetitions, **checked)
+            measure(opened, points, **checked)
     except (HeadraceError, KeyboardInterrupt) as caught:
         error = caught
     left = list((home / "headrace").glob("run-*"))
     return Outcome(writer.path, words.getvalue(), reported, left, error)
 
 
-def measure(opened: Session, points: Sequence[Fake], repetitions: int, **checked: Any) -> None:
+def measure(opened: Session, points: Sequence[Fake], **checked: Any) -> None:
     opened.inputs("name: fake\n", {}, points)
-    opened.run(Checked(points, {}, None, **checked), repetitions)
+    opened.run(Checked(points, {}, None, **checked))
 
 
 def test_what_is_compared_is_interleaved(home: Path) -> None:
     log: list[str] = []
-    done = run(home, [Fake("a", log), Fake("b", log)], repetitions=2)
+    done = run(home, [Fake("a", log, repetitions=2), Fake("b", log, repetitions=2)])
     assert [line for line in log if line.startswith("trial")] == ["trial a", "trial b"] * 2
     assert log.count("deploy a") == 2 and log[:3] == ["deploy a", "trial a", "undo a"]
     rows = Bundle(done.bundle).results()
@@ -200,6 +209,16 @@ def test_what_is_compared_is_interleaved(home: Path) -> None:
         ("a", 1, 1), ("b", 1, 2), ("a", 2, 3), ("b", 2, 4),
     ]  # fmt: skip
     assert done.error is None and done.left == [] and not done.reported
+
+
+@pytest.mark.parametrize("interleaved", [True, False])
+def test_each_point_is_repeated_as_often_as_its_own_study_says(
+    home: Path, interleaved: bool
+) -> None:
+    """Groups, and files of one folder, differ in that."""
+    points = [Fake("a", []), Fake("b", [], repetitions=3)]
+    rows = Bundle(run(home, points, interleaved=interleaved).bundle).results()
+    assert [(r.chain, r.repetition) for r in rows] == [("a", 1), ("b", 1), ("b", 2), ("b", 3)]
 
 
 def test_executions_of_one_chain_are_compared_in_turn(home: Path) -> None:
@@ -243,7 +262,8 @@ def test_a_start_during_which_the_lcores_moved_is_made_again(
 
 def test_a_costly_deployment_is_made_once(home: Path) -> None:
     log: list[str] = []
-    run(home, [Fake("a", log), Fake("b", log)], repetitions=2, interleaved=False)
+    points = [Fake("a", log, repetitions=2), Fake("b", log, repetitions=2)]
+    run(home, points, interleaved=False)
     assert log == [
         "deploy a", "trial a", "trial a", "undo a", "deploy b", "trial b", "trial b", "undo b",
     ]  # fmt: skip
@@ -364,13 +384,14 @@ def test_a_part_of_what_was_found_is_offered_to_all_after_the_searches(home: Pat
     }
     log: list[str] = []
     a, b = Fake("c", log, measure, execution="a"), Fake("c", log, measure, execution="b")
+    a.repetitions = b.repetitions = 2
     b.capacity = 4 * CAPACITY
 
     def slower(trials: int) -> None:
         b.capacity = CAPACITY if log.count("undo c") >= 4 else b.capacity
 
     a.fault = slower
-    rows = Bundle(run(home, [a, b], repetitions=2).bundle).results()
+    rows = Bundle(run(home, [a, b]).bundle).results()
     offered = {
         one.execution: one.bounds.lower_pps
         for one in rows
