@@ -52,6 +52,17 @@ def test_a_bundle_has_every_decision_and_is_replayed(engine_binary: Path, tmp_pa
     assert "A load that changes" in page and "windows that broke the SLO" in page
 
 
+def test_a_repetition_has_packets_of_its_own(engine_binary: Path, tmp_path: Path) -> None:
+    study(tmp_path, "name: steps", "name: steps\nrepetitions: 2")
+    done = headrace("run", "s.yaml", "--json", "--out", "b", folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["results"]
+    assert [(row["goal"], row["repetition"]) for row in rows] == [
+        (f"operate {policy}", n) for n in (1, 2) for policy in ("headrace", "static")
+    ]
+    assert rows[1]["sent"] != rows[3]["sent"]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [

@@ -128,14 +128,15 @@ class SimulatedGround:
 
 
 def _undisturbed(one: Experiment) -> Experiment:
-    """Nothing is to be warmed up, compared in turn, sampled or repeated where nothing runs."""
+    """Nothing is to be warmed up, compared in turn or sampled where nothing runs; nor repeated, but
+    where packets are drawn at random for each repetition anew."""
     study = one.study
     return replace(
         one,
         study=study.model_copy(
             update={
                 "warmup": 0.0,
-                "repetitions": 1,
+                "repetitions": 1 if study.measure.operate is None else study.repetitions,
                 "collect": Collect(layers=()),
                 "measure": study.measure.model_copy(update={"pairs": 0}),
             }
