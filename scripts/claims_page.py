@@ -34,7 +34,7 @@ SERVERS = {
     "s5": "xeon-e5-2650v4",
 }  # fmt: skip
 GROUNDS = (PREDICTED, "measured")
-NOT_RUN = "not-comparable"
+NOT_COMPARABLE, NOT_RUN = "not-comparable", "not-run"
 
 Kept = dict[str, dict[str, dict[str, Any]]]  # study, ground, then claims by name
 
@@ -73,15 +73,16 @@ def _verdict(rows: dict[str, dict[str, Any]], name: str) -> str:
 
 def _whole(kept: Kept) -> str:
     lines = [
-        "| ground | claims | confirmed | contradicted | not comparable |",
-        "|---|---|---|---|---|",
+        "| ground | claims | confirmed | contradicted | not comparable | not run |",
+        "|---|---|---|---|---|---|",
     ]
     for ground in GROUNDS:
         counts = Counter(
             _verdict(kept.get(study, {}).get(ground, {}), name)
             for study in SERVERS for name in claims_of(study)
         )  # fmt: skip
-        each = (str(counts[v]) for v in ("confirmed", "contradicted", NOT_RUN))
+        verdicts = ("confirmed", "contradicted", NOT_COMPARABLE, NOT_RUN)
+        each = (str(counts[verdict]) for verdict in verdicts)
         lines.append(f"| {ground} | {counts.total()} | {' | '.join(each)} |")
     own = sum(one.published is None for study in SERVERS for one in claims_of(study).values())
     return "\n".join(
@@ -115,7 +116,7 @@ def _claimed(name: str, claim: Claim) -> str:
     one = JudgedClaim(
         name=name, text=claim.text, paper=None, claimed=claim.value, query=claim.query,
         published=claim.published is not None, tolerance=claim.tolerance, unit=claim.unit,
-        measured=None, verdict=NOT_RUN, why=None,
+        measured=None, verdict=NOT_COMPARABLE, why=None,
     )  # fmt: skip
     return claimed_text(one) + ("" if one.published else " (own)")
 
@@ -123,7 +124,7 @@ def _claimed(name: str, claim: Claim) -> str:
 def _cell(row: dict[str, Any] | None) -> str:
     if row is None:
         return "not run"
-    if row["verdict"] == NOT_RUN:
+    if row["verdict"] == NOT_COMPARABLE:
         value = "" if row["value"] == "nothing" else f"{row['value']}; "
         return f"{value}not comparable: {str(row['why']).rstrip('.')}"
     return f"{row['value']}: **{row['verdict']}**"
