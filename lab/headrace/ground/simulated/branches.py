@@ -33,7 +33,7 @@ def edges_of(
         targets = ways.targets(node.name, "forward")
         first = next(iter(targets.values()))
         given = shares.get(node.name)
-        if given is None and len(set(targets.values())) > 1:
+        if not given and len(set(targets.values())) > 1:
             raise doc.error(
                 (*experiment.node_paths[i][:-1], "to"),
                 f"cannot predict: nobody knows which packets take which edge of {node.name}; "

@@ -152,6 +152,8 @@ def test_what_shares_leave_is_dropped(tmp_path: Path) -> None:
 def test_shares_that_nobody_gave_are_asked_for(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"chain\[0\].to: cannot predict: nobody knows which .*0.5"):
         up_of(tmp_path, BRANCH, "[pipeline]")
+    with pytest.raises(BadInput, match=r"nobody knows which"):
+        up_of(tmp_path, BRANCH, "[pipeline]", shares={"l3fwd": {}})
     with pytest.raises(BadInput, match=r"shares.l3fwd.out7: unknown key .*out0, out1"):
         up_of(tmp_path, BRANCH, "[pipeline]", shares={"l3fwd": {"out7": 1.0}})
     with pytest.raises(BadInput, match="0 of the packets come out"):
