@@ -196,6 +196,8 @@ def verified(
     told = {"server": str(server), "line_cycles": before, "pps": best.throughput_pps}
     (folder / f"{name}.predicted.json").write_text(json.dumps(told, indent=1), encoding="utf-8")
     measured = best_of(run(file))
+    if not measured.throughput_pps:
+        raise HeadraceError("nothing came through")
     found_hz = clock_hz(measured)
     clock = found_hz / (dict(servers)[server].clock_mhz.value * 1e6) if found_hz else 1.0
     there = at_clock(folder, name, server, clock)
