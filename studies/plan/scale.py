@@ -80,7 +80,8 @@ def main() -> None:
     took = time.monotonic() - began
     check_placement.check(json.loads(answer.model_dump_json()))
     bound = answer.certificate.bound
-    print(f"{aim}: {answer.value}, bound {bound}, gap {answer.gap:.2%}, {took:.1f} s")
+    gap = "not known" if answer.gap is None else f"{answer.gap:.2%}"
+    print(f"{aim}: {answer.value}, bound {bound}, gap {gap}, {took:.1f} s")
 
 
 if __name__ == "__main__":

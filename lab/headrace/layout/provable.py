@@ -127,8 +127,9 @@ class Placing:
         bound, seconds = self._bound(modes), time.monotonic() - self.began
         far = "no placement yet"
         if best is not None:
-            gap = best[0] / bound - 1 if bound > 0 else 0.0
-            far = f"within {gap:.1%} of the optimum" if best[0] > bound else "optimal"
+            far = "optimal" if best[0] <= bound else "nothing is proved yet"
+            if 0 < bound < best[0]:
+                far = f"within {best[0] / bound - 1:.1%} of the optimum"
         self.say(f"{seconds:.1f} s, {what}: {far}")
 
     def _compiled(self, modes: Sequence[_Mode]) -> None:

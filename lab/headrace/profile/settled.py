@@ -259,6 +259,6 @@ def value_text(problem: PlacementProblem, value: int | None) -> str:
     if value is None:
         return "no room"
     if problem.aim == "rate":  # a load, by which all that there is is filled
-        return f"{WHOLE / value:.3g} times what is asked"
+        return f"{WHOLE / value:.3g} times what is asked" if value else "any rate at all"
     units = {"lcores": "lcores", "latency": "ns in all", "money": "USD"}
     return f"{value / 1000:g} W" if problem.aim == "watts" else f"{value} {units[problem.aim]}"

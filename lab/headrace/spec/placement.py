@@ -205,15 +205,21 @@ class PlacementAnswer(Spec):
     certificate: Certificate
 
     @property
-    def gap(self) -> float:
-        """By what part of the bound the value is above it."""
-        return self.value / self.certificate.bound - 1 if self.certificate.bound else 0.0
+    def gap(self) -> float | None:
+        """By what part of the bound the value is above it; None: there is no bound to speak of."""
+        bound = self.certificate.bound
+        if bound > 0:
+            return self.value / bound - 1
+        return 0.0 if self.value == bound else None
 
     @property
     def word(self) -> str:
+        gap = self.gap
+        if gap is None:
+            return "not proved to be near the optimum"
         if self.value == self.certificate.bound:
             return "optimal"
-        return f"within {max(0.05, 100 * self.gap):.1f} % of the optimum"
+        return f"within {max(0.05, 100 * gap):.1f} % of the optimum"
 
 
 class SettledSegment(Spec):
