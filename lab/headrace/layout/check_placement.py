@@ -498,7 +498,10 @@ def main() -> int:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
         answer = json.loads(text)
         check(answer)
-    except (Rejected, OSError, KeyError, IndexError, TypeError, ValueError) as error:
+    except (
+        Rejected, OSError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError,
+        ValueError,
+    ) as error:  # fmt: skip
         print(f"rejected: {error}")
         return 1
     print(f"accepted: value {answer['value']}, bound {answer['certificate']['bound']}")
