@@ -8,7 +8,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import ValidationError
 
 from headrace.analyse.claims import tally
 from headrace.errors import BadInput
@@ -16,8 +18,10 @@ from headrace.record.bundle import Bundle
 from headrace.record.claim import JudgedClaim
 from headrace.record.points import PointRow, points_of
 from headrace.record.rows import Result
+from headrace.spec.base import Spec
 from headrace.spec.group import Group
 
+_Part = TypeVar("_Part", bound=Spec)
 MEASURED, PREDICTED = "measured", "predicted"
 
 
@@ -93,9 +97,27 @@ def told_apart(grounds: Sequence[GroundResults]) -> list[GroundResults]:
     ]
 
 
+def study_of(ground: GroundResults) -> dict[str, Any]:
+    """What the bundle's spec says."""
+    data = ground.bundle.spec_data
+    if isinstance(data, dict) and isinstance(data.get("name"), str):
+        return data
+    raise BadInput(f"{ground.bundle.path}: has no study; allowed: bundles of `headrace run`")
+
+
+def parts_of(ground: GroundResults, key: str, model: type[_Part]) -> dict[str, _Part]:
+    """The study's groups, or its claims."""
+    given = study_of(ground).get(key) or {}
+    try:
+        return {name: model.model_validate(one) for name, one in given.items()}
+    except (AttributeError, ValidationError):
+        place = f"{ground.bundle.path}/spec.yaml: {key}"
+        raise BadInput(f"{place}: not as a study has them; allowed: of this version") from None
+
+
 def side_by_side(grounds: Sequence[GroundResults]) -> dict[str, Group]:
-    """The groups that all bundles have; of another study they are not comparable."""
-    first, *others = [one.bundle.spec_data for one in grounds]
+    """The groups that any of the bundles has; of another study they are not comparable."""
+    first, *others = [study_of(one) for one in grounds]
     for ground, data in zip(grounds[1:], others, strict=True):
         if (data.get("name"), data.get("paper")) != (first.get("name"), first.get("paper")):
             raise BadInput(
@@ -103,9 +125,9 @@ def side_by_side(grounds: Sequence[GroundResults]) -> dict[str, Group]:
                 f"{grounds[0].bundle.path}: bundles of {first.get('name')}"
             )
     groups: dict[str, Group] = {}
-    for data in (first, *others):
-        for name, group in (data.get("groups") or {}).items():
-            groups.setdefault(name, Group.model_validate(group))
+    for ground in grounds:
+        for name, group in parts_of(ground, "groups", Group).items():
+            groups.setdefault(name, group)
     return groups
 
 

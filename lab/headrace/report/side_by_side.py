@@ -14,7 +14,9 @@ from headrace.analyse.grounds import (
     AskedPoint,
     GroundResults,
     middle,
+    parts_of,
     side_by_side,
+    study_of,
     told_apart,
 )
 from headrace.analyse.units import plural
@@ -58,8 +60,7 @@ Judged = Mapping[str, Mapping[Path, JudgedClaim]]  # by claim and bundle
 
 def document(grounds: Sequence[GroundResults]) -> Document:
     groups, grounds = side_by_side(grounds), told_apart(grounds)
-    data = grounds[0].bundle.spec_data
-    claims = {name: Claim.model_validate(one) for name, one in (data.get("claims") or {}).items()}
+    data, claims = study_of(grounds[0]), parts_of(grounds[0], "claims", Claim)
     judged: dict[str, dict[Path, JudgedClaim]] = {}
     for ground in grounds:
         for one in ground.claims:

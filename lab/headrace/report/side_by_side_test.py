@@ -135,6 +135,13 @@ def test_bundles_of_another_study_are_refused(tmp_path: Path, both: list[Bundle]
         shown([both[0], other])
 
 
+def test_a_bundle_without_a_study_is_refused_in_a_line(tmp_path: Path, both: list[Bundle]) -> None:
+    with BundleWriter(tmp_path / "none") as writer:
+        writer.environment(environment())
+    with pytest.raises(BadInput, match="none: has no study; allowed: bundles"):
+        shown([both[0], Bundle(tmp_path / "none")])
+
+
 def test_the_axis_is_what_has_the_most_values() -> None:
     values = [(n, size) for n in (1, 8) for size in (64, 128, 256)]
     every: list[Any] = [
