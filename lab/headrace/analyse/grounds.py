@@ -124,6 +124,10 @@ def side_by_side(grounds: Sequence[GroundResults]) -> dict[str, Group]:
                 f"{ground.bundle.path}: is of {data.get('name')}; allowed beside "
                 f"{grounds[0].bundle.path}: bundles of {first.get('name')}"
             )
+    for ground in grounds:
+        if len({row.ground == MEASURED for row in ground.bundle.results()}) > 1:
+            problem = "has measurements and predictions (--beside)"
+            raise BadInput(f"{ground.bundle.path}: {problem}; allowed: a bundle of either")
     groups: dict[str, Group] = {}
     for ground in grounds:
         for name, group in parts_of(ground, "groups", Group).items():

@@ -142,6 +142,17 @@ def test_a_bundle_without_a_study_is_refused_in_a_line(tmp_path: Path, both: lis
         shown([both[0], Bundle(tmp_path / "none")])
 
 
+def test_a_bundle_of_both_grounds_is_refused(tmp_path: Path, both: list[Bundle]) -> None:
+    """Its rows of a point were one figure, their median."""
+    with BundleWriter(tmp_path / "mixed") as writer:
+        writer.spec(json.dumps(STUDY), {"points": [], "experiments": [{}]})
+        writer.environment(environment())
+        writer.result(row(1, 1.0, "measured"))
+        writer.result(row(1, 9.0, "predicted"))
+    with pytest.raises(BadInput, match=r"mixed: has measurements and predictions \(--beside\)"):
+        shown([both[1], Bundle(tmp_path / "mixed")])
+
+
 def test_the_axis_is_what_has_the_most_values() -> None:
     values = [(n, size) for n in (1, 8) for size in (64, 128, 256)]
     every: list[Any] = [
