@@ -279,6 +279,9 @@ void replica_poll(struct replica *r)
 			busy_turn(&r->busy, r->clock, rte_rdtsc(), 0);
 			return;
 		}
+		/* Where its reader is always behind, a writer has nothing queued at this moment alone. */
+		if (unlikely(r->steers))
+			elastic_adopt(r);
 	}
 	if (unlikely(r->elastic != NULL))
 		atomic_store_explicit(&r->turns, r->turns + 1, memory_order_release);
