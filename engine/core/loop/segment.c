@@ -72,11 +72,14 @@ static __rte_always_inline uint16_t poll_inlet(struct replica *r, struct inlet *
 	bool locate;
 	uint16_t n;
 
-	/* Packets are received where they will be needed: no copy for the straight way through. */
+	/*
+	 * Packets are received where they will be needed: no copy for the straight way through, other than
+	 * out of an elastic segment, where push takes the bucket off them.
+	 */
 	if (in->to.kind == TO_NODE) {
 		b = &r->nodes[in->to.index].in;
 		pkts = b->pkts;
-	} else if (in->to.kind == TO_LINK && r->outlets[in->to.index].n_dests == 1) {
+	} else if (in->to.kind == TO_LINK && r->outlets[in->to.index].n_dests == 1 && !r->elastic) {
 		straight = r->outlets[in->to.index].queues;
 		pkts = straight->pkts + straight->n;
 	} else {
