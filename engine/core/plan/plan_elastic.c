@@ -53,8 +53,10 @@ int plan_check_elastic(const struct plan *p, const struct plan_segment *s, const
 {
 	int rc;
 
-	if (s->elastic < s->n_cpus)
-		return err_set(err, EINVAL, path, "elastic is %u with %u CPUs; allowed: as many or more",
+	/* With one reader a ring's writers steer nothing: no packet would have its bucket. */
+	if (s->elastic < 2 || s->elastic < s->n_cpus)
+		return err_set(err, EINVAL, path,
+			       "elastic is %u with %u CPUs; allowed: as many or more, and 2 at least",
 			       s->elastic, s->n_cpus);
 	if (s->steer != STEER_HASH || s->parallel.n || s->fastpath)
 		return err_set(err, EINVAL, path, "elastic with %s; allowed: steer hash, and neither "
