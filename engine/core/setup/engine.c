@@ -301,6 +301,8 @@ int engine_check(struct plan *plan, struct err *err)
 	if (!rc)
 		rc = init_links(&e, err);
 	if (!rc)
+		rc = make_elastic(&e, err); /* functions refuse in it what they allow elsewhere */
+	if (!rc)
 		rc = init_nfs(&e, err);
 	engine_stop(&e);
 	return rc;
