@@ -276,6 +276,7 @@ void control_serve(struct engine *e, const struct control *c, const volatile sig
 	struct pollfd fds[CLIENTS_MAX + 1];
 	bool quit = false;
 
+	e->ends = stop;
 	for (unsigned int i = 0; i < CLIENTS_MAX; i++)
 		clients[i] = (struct client){.fd = -1};
 	if (c->device)

@@ -46,7 +46,7 @@ static bool until(struct move *m, bool (*done)(struct move *m))
 	uint64_t end = rte_rdtsc() + WAIT_MAX_S * rte_get_tsc_hz();
 
 	for (unsigned int i = 0; !done(m); i++) {
-		if (rte_rdtsc() > end)
+		if (rte_rdtsc() > end || (m->e->ends && *m->e->ends))
 			return false;
 		if (m->e->idle)
 			m->e->idle(m->e);

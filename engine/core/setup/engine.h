@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 
@@ -24,6 +25,7 @@ struct engine {
 	struct elastic **elastic;    /* per segment, when it is */
 	/* For tests, whose one thread is all lcores: done while they are waited for. Otherwise NULL. */
 	void (*idle)(struct engine *e);
+	const volatile sig_atomic_t *ends; /* set: nobody is waited for any more; or NULL */
 	struct replica ***replicas;  /* [segment][replica] */
 	struct worker *workers;
 	unsigned int n_workers;
