@@ -137,17 +137,18 @@ static unsigned int give(struct move *m, const uint8_t *now, const uint8_t *to)
 	return n;
 }
 
-static bool drain(struct move *m)
+/* NULL: all of it has left; otherwise what did not happen in time. */
+static const char *drain(struct move *m)
 {
 	if (!until(m, writers_follow))
-		return false;
+		return "who writes into its queues has not let go of what it holds for them";
 	note_marks(m);
 	if (!until(m, queues_taken))
-		return false;
+		return "a replica has not taken what was put into its queues";
 	/* What was taken last may still be on its way through. */
 	for (unsigned int i = 0; i < n_replicas(m); i++)
 		m->turns[i] = turns_of(m, i);
-	return until(m, turns_ended);
+	return until(m, turns_ended) ? NULL : "a replica has found no room in its outputs";
 }
 
 static uint64_t all_waited(const struct move *m)
@@ -172,6 +173,7 @@ int elastic_move(struct engine *e, unsigned int segment, const uint8_t to[PKT_BU
 	const char *name = e->plan->segments[segment].name;
 	uint64_t began = rte_rdtsc(), waited = all_waited(&m);
 	uint8_t now[PKT_BUCKETS];
+	const char *late;
 
 	for (unsigned int b = 0; b < PKT_BUCKETS; b++) {
 		now[b] = atomic_load_explicit(&m.elastic->owners[b], memory_order_relaxed);
@@ -184,11 +186,12 @@ int elastic_move(struct engine *e, unsigned int segment, const uint8_t to[PKT_BU
 	if (!until(&m, writers_follow))
 		return err_set(err, EBUSY, name, "its former change is not over: packets wait for room");
 	moved->buckets = give(&m, now, NULL);
-	if (!drain(&m)) {
+	late = drain(&m);
+	if (late) {
 		give(&m, now, now);
 		until(&m, writers_follow);
-		return err_set(err, EBUSY, name, "a replica has not taken in %d s what was put into its "
-			       "queues; its buckets stay where they are", WAIT_MAX_S);
+		return err_set(err, EBUSY, name, "%s for %d s; its buckets stay where they are", late,
+			       WAIT_MAX_S);
 	}
 	give(&m, now, to);
 	if (!until(&m, writers_follow))
