@@ -15,7 +15,7 @@
 #define HEAD_MAX 68 /* an IPv4 header with options and eight bytes behind it */
 
 /* The head's place and length, or NULL when it is cut short or is itself an error. */
-static uint8_t *find_head(struct rte_mbuf *m, uint32_t *bytes)
+static uint8_t *find_head(const struct rte_mbuf *m, uint32_t *bytes)
 {
 	uint32_t before = pkt_l2_len(m) + pkt_l3_len(m) + sizeof(struct rte_icmp_hdr);
 	uint32_t have = m->data_len > before ? m->data_len - before : 0, ihl;
@@ -55,6 +55,16 @@ static bool head_key(struct flow_key4 *key, const uint8_t *head, uint32_t ihl, b
 		return true;
 	}
 	return false;
+}
+
+bool nat_error_key(struct flow_key4 *key, const struct rte_mbuf *m)
+{
+	const struct rte_icmp_hdr *icmp = pkt_l4_hdr(m);
+	const uint8_t *head;
+	uint32_t bytes = 0;
+
+	head = nat_is_icmp_error(icmp->icmp_type) ? find_head(m, &bytes) : NULL;
+	return head && head_key(key, head, bytes - 8, true, 0);
 }
 
 /* RFC 5508 REQ-4 and REQ-5: addresses, ports and checksums of the head. */

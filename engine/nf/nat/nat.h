@@ -156,6 +156,13 @@ bool nat_mapping_gone(void *worker, struct flow *f);
 /* Both ways of it go. */
 void nat_end_session(struct nat_worker *nat, struct flow *f);
 
+static inline bool nat_is_icmp_error(uint8_t type)
+{
+	return type == 3 || type == 4 || type == 11 || type == 12; /* RFC 5508 section 3.2 */
+}
+
+/* The key of answers to the packet that an ICMP error from outside is about; false: it is no such error. */
+bool nat_error_key(struct flow_key4 *key, const struct rte_mbuf *m);
 /* The verdict on an ICMP error, translated when it is about a known session; 0: passes. */
 uint8_t nat_icmp_error(struct nf_worker *w, struct rte_mbuf *m, enum nf_direction dir);
 

@@ -115,7 +115,8 @@ bool nat_bucket_of(const struct nf *nf, const struct rte_mbuf *m, enum nf_direct
 		return false;
 	if (proto)
 		tuple_key4(&key, m, proto);
-	else if (pkt_l4(m) != RTE_PTYPE_L4_ICMP || !nat_query_key(&key, m, dir))
+	else if (pkt_l4(m) != RTE_PTYPE_L4_ICMP ||
+		 (!nat_query_key(&key, m, dir) && !nat_error_key(&key, m)))
 		return false;
 	for (size_t i = 0; i < p->pool.count; i++)
 		if (nat_pool_addr(p, i) == key.dst) {

@@ -209,11 +209,6 @@ static void translate_now(struct nf_worker *w, struct burst *b, struct batch *ba
 	batch->n = 0;
 }
 
-static bool is_icmp_error(uint8_t type)
-{
-	return type == 3 || type == 4 || type == 11 || type == 12; /* RFC 5508 section 3.2 */
-}
-
 bool nat_query_key(struct flow_key4 *key, const struct rte_mbuf *m, enum nf_direction dir)
 {
 	const struct rte_icmp_hdr *icmp = pkt_l4_hdr(m);
@@ -251,7 +246,7 @@ static __rte_noinline bool other_packet(struct nf_worker *w, struct burst *b, un
 	    ((const struct rte_ipv4_hdr *)pkt_l3_hdr(m))->next_proto_id == IPPROTO_ICMP) {
 		if (nat_query_key(key, m, b->direction))
 			return true;
-		if (is_icmp_error(((const struct rte_icmp_hdr *)pkt_l4_hdr(m))->icmp_type)) {
+		if (nat_is_icmp_error(((const struct rte_icmp_hdr *)pkt_l4_hdr(m))->icmp_type)) {
 			uint8_t verdict = nat_icmp_error(w, m, b->direction);
 
 			if (verdict)
