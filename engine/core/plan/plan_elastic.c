@@ -29,6 +29,7 @@ static int check_answers(const struct plan *p, const struct plan_segment *s, con
 			 struct err *err)
 {
 	const char *changes = NULL;
+	unsigned int telling = 0;
 	bool reverse = false;
 
 	for (unsigned int i = 0; i < s->n_inputs; i++)
@@ -37,11 +38,16 @@ static int check_answers(const struct plan *p, const struct plan_segment *s, con
 		const struct plan_nf *nf = &p->nfs[s->nodes[i].nf];
 
 		if (nf->ops->bucket_of)
-			return 0;
-		if (nf->ops->writes & NF_F_ENDPOINTS)
+			telling++;
+		else if (nf->ops->writes & NF_F_ENDPOINTS)
 			changes = nf->name;
 	}
-	if (!reverse || !changes)
+	/* Answers have the port of one of them when they come, and a writer asks one only. */
+	if (reverse && telling > 1)
+		return err_set(err, EINVAL, path,
+			       "elastic, but %u functions would tell the bucket of answers; allowed: one "
+			       "nat", telling);
+	if (!reverse || !changes || telling)
 		return 0;
 	return err_set(err, EINVAL, path,
 		       "elastic, but \"%s\" changes the endpoints by which answers are steered; allowed: no "
