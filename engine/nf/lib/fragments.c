@@ -21,7 +21,7 @@ struct datagram {
 	struct part parts[PARTS_MAX];
 	uint8_t n_held, n_parts;
 	bool judged;
-	bool blocked; /* on the worker's list: the held ones go on, when there is room */
+	bool blocked; /* on its bucket's list: the held ones go on, when there is room */
 	uint32_t next_blocked;
 	uint8_t verdict;
 	uint16_t total, seen; /* bytes; total 0: the last fragment has not come */
