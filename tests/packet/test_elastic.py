@@ -188,6 +188,16 @@ def test_what_cannot_be_elastic_is_named(
         pass
 
 
+def test_a_segment_of_one_cannot_be_elastic(
+    start_engine: Callable[..., Engine], cpus: list[int]
+) -> None:
+    with (
+        pytest.raises(EngineError, match="elastic is 1 with 1 CPUs; allowed: .* 2 at least"),
+        start_engine(_counting(cpus, 1)),
+    ):
+        pass
+
+
 def test_wrong_moves_are_refused(start_engine: Callable[..., Engine], cpus: list[int]) -> None:
     plan = _counting(cpus)
     too_many = _on(plan, [cpus[0]] * 3)
