@@ -192,7 +192,7 @@ def test_a_segment_of_one_cannot_be_elastic(
     start_engine: Callable[..., Engine], cpus: list[int]
 ) -> None:
     with (
-        pytest.raises(EngineError, match="elastic is 1 with 1 CPUs; allowed: .* 2 at least"),
+        pytest.raises(EngineError, match=r"elastic is 1 with 1 CPUs; allowed: .* 2 at least"),
         start_engine(_counting(cpus, 1)),
     ):
         pass
