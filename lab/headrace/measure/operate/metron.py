@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headrace.ground.operable import Assignment, Integers, Numbers
-from headrace.measure.operate.policy import PlantSituation, Sizing, WantedStep
+from headrace.ground.operable import Assignment, Integers
+from headrace.measure.operate.policy import BusyMeans, PlantSituation, Sizing, WantedStep
 
 _TICK_S, _OVER, _UNDER, _LEFT_S = 0.5, 0.75, 0.25, 3.0
 
@@ -25,23 +25,18 @@ class MetronPolicy:
     first_pps: float
     interval_s: float
     learned: float | None = None
-    _busy: Numbers | None = None  # sums since the last tick
-    _seen: int = 0
     _past: dict[int, float] = field(default_factory=dict)
     _touched_s: dict[int, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._means = BusyMeans(self.interval_s, _TICK_S)
 
     def begin(self) -> int:
         return self.sizing.working(self.first_pps, _OVER)
 
     def decide(self, situation: PlantSituation) -> WantedStep | None:
-        busy = situation.seen.busy
-        self._busy = busy if self._busy is None else self._busy + busy
-        self._seen += 1
-        if self._seen * self.interval_s < _TICK_S * (1 - 1e-6):
-            return None
-        load = {one: float(self._busy[one]) / self._seen for one in situation.now.lcores}
-        self._busy, self._seen = None, 0
-        return self._tick(situation.now, load, situation.seen.begin_s)
+        load = self._means.load(situation)
+        return None if load is None else self._tick(situation.now, load, situation.seen.begin_s)
 
     def _tick(self, now: Assignment, load: dict[int, float], now_s: float) -> WantedStep | None:
         over, under = self._judged(load, now_s)

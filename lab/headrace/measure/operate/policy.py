@@ -34,6 +34,27 @@ class WantedStep:
     p99_s: float | None = None
 
 
+@dataclass
+class BusyMeans:
+    """How busy each lcore was in the mean over a tick of a policy, which is several intervals."""
+
+    interval_s: float
+    tick_s: float
+    _sum: Numbers | None = None  # since the last tick
+    _seen: int = 0
+
+    def load(self, situation: PlantSituation) -> dict[int, float] | None:
+        """By lcore in use, at the end of a tick; None: it goes on."""
+        busy = situation.seen.busy
+        self._sum = busy if self._sum is None else self._sum + busy
+        self._seen += 1
+        if self._seen * self.interval_s < self.tick_s * (1 - 1e-6):
+            return None
+        means = {one: float(self._sum[one]) / self._seen for one in situation.now.lcores}
+        self._sum, self._seen = None, 0
+        return means
+
+
 class Policy(Protocol):
     learned: float | None
 

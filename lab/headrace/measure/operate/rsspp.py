@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from headrace.ground.operable import Assignment, Integers, Numbers
-from headrace.measure.operate.policy import PlantSituation, Sizing, WantedStep
+from headrace.measure.operate.policy import BusyMeans, PlantSituation, Sizing, WantedStep
 
 _TICK_S, _TARGET, _THRESHOLD, _SPARE, _MISSING = 0.1, 0.8, 0.02, 1.1, 0.1
 
@@ -28,22 +28,17 @@ class RssppPolicy:
     first_pps: float
     interval_s: float
     learned: float | None = None
-    _busy: Numbers | None = None  # sum since the last tick
-    _seen: int = 0
     _moved_to: set[int] = field(default_factory=set)  # in the last tick, left alone in this one
+
+    def __post_init__(self) -> None:
+        self._means = BusyMeans(self.interval_s, _TICK_S)
 
     def begin(self) -> int:
         return self.sizing.working(self.first_pps, _TARGET)
 
     def decide(self, situation: PlantSituation) -> WantedStep | None:
-        busy = situation.seen.busy
-        self._busy = busy if self._busy is None else self._busy + busy
-        self._seen += 1
-        if self._seen * self.interval_s < _TICK_S * (1 - 1e-6):
-            return None
-        load = {one: float(self._busy[one]) / self._seen for one in situation.now.lcores}
-        self._busy, self._seen = None, 0
-        return self._tick(situation.now, load, situation.packets())
+        load = self._means.load(situation)
+        return None if load is None else self._tick(situation.now, load, situation.packets())
 
     def _tick(self, now: Assignment, load: dict[int, float], packets: Numbers) -> WantedStep | None:
         spare = sum(_TARGET - one for one in load.values())
