@@ -28,6 +28,12 @@ def sample(pid: int) -> dict[str, float]:
     return taken | {"descriptors": float(len(list((process / "fd").iterdir())))}
 
 
+def free_hugepages() -> int:
+    """Those of 2 MB, of the whole machine."""
+    pool = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
+    return int(pool.read_text()) if pool.exists() else 0
+
+
 def slope_an_hour(samples: Sequence[tuple[float, float]]) -> float:
     """Theil and Sen's: the median of the slopes between all pairs (seconds, value), so that
     neither a sample while a VNF was away nor a machine that stood still turns it."""
