@@ -11,18 +11,23 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from support.engine import Engine
+from support.fpm import frames, route
 from support.route_attacks import (
     ATTACKS,
     announced_s,
     attacked,
+    comes_and_goes,
+    forwards,
     free_ports,
     plan,
     routes_of,
+    sessions_of,
 )
 
 Start = Callable[..., Engine]
 ROUTES = 20_000
 SLACK_S = 0.5  # a busy machine stops a process for so long
+SESSIONS_A_SECOND = 50
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
@@ -41,3 +46,17 @@ def test_routes_of_one_do_not_wait_for_anothers(
             usual, found = (sorted(one[what] for one in times)[1] for times in (alone, beside))
             assert found < 3 * usual + SLACK_S, (what, alone, beside)
         assert answered < SLACK_S
+
+
+def test_sessions_without_an_end_are_let_in_so_often(start_engine: Start, cpus: list[int]) -> None:
+    """And who comes next is let in all the same."""
+    ports = free_ports(2)
+    with start_engine(plan(cpus[0], ports)) as engine:
+        with attacked(ports[0], comes_and_goes):
+            before, began = sessions_of(engine, 0), time.monotonic()
+            engine.wait_for(lambda: sessions_of(engine, 0) > before + 150, "150 sessions", 60, 0)
+            came, took = sessions_of(engine, 0) - before, time.monotonic() - began
+        assert came <= 1 + SESSIONS_A_SECOND * took
+        with socket.create_connection(("127.0.0.1", ports[0])) as next_one:
+            next_one.sendall(frames([route("60.0.0.0/24", "10.0.0.2")]))
+            engine.wait_for(lambda: forwards(engine, 0, "60.0.0.1"), "the next one's route", 60)

@@ -5,11 +5,13 @@ VNF waits for because of what another's peer says."""
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import multiprocessing
 import socket
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing.synchronize import Event
 from typing import Any
 
 from support.engine import Engine, memory_engine
@@ -17,7 +19,7 @@ from support.fpm import frames, group, next_hop, no_route, route
 
 FORK = multiprocessing.get_context("fork")
 GROUPS = 1000  # next-hop objects that lead to others; each has a route
-WARM_S = 0.3
+WARM_S, PATIENCE_S = 0.3, 300
 
 
 def free_ports(count: int) -> list[int]:
@@ -83,13 +85,14 @@ def changes_a_member(connection: socket.socket) -> Iterator[bytes]:
 
 
 def comes_and_goes(connection: socket.socket) -> Iterator[bytes]:
-    """A table, then again and again a new session, which ends the last one."""
+    """A table, then again and again a new session, which ends the last one. Where no more of
+    them may wait the kernel tries again after a second, and the peer at once."""
     router = connection.getpeername()
     connection.sendall(frames(route(one, "10.0.0.2") for one in prefixes(20, 100_000)))
     while True:
         with (
-            contextlib.suppress(ConnectionError),
-            socket.create_connection(router) as again,
+            contextlib.suppress(ConnectionError, TimeoutError),
+            socket.create_connection(router, timeout=0.005) as again,
         ):
             again.sendall(frames([no_route("20.0.0.0/24")]))
         yield b""
@@ -98,11 +101,12 @@ def comes_and_goes(connection: socket.socket) -> Iterator[bytes]:
 ATTACKS = [announces_again, changes_a_member, comes_and_goes]
 
 
-def _attack(port: int, what: Callable[[socket.socket], Iterator[bytes]]) -> None:
+def _attack(port: int, what: Callable[[socket.socket], Iterator[bytes]], begun: Event) -> None:
     with socket.create_connection(("127.0.0.1", port)) as connection:
         for one in what(connection):
             if one:
                 connection.sendall(one)
+            begun.set()
 
 
 @contextlib.contextmanager
@@ -111,27 +115,48 @@ def attacked(port: int, what: Callable[[socket.socket], Iterator[bytes]] | None)
     if what is None:
         yield
         return
-    peer = FORK.Process(target=_attack, args=(port, what))
+    begun = FORK.Event()
+    peer = FORK.Process(target=_attack, args=(port, what, begun))
     peer.start()
-    time.sleep(WARM_S)
     try:
+        assert begun.wait(PATIENCE_S), "the attack has not begun"
+        time.sleep(WARM_S)
         yield
     finally:
         peer.kill()
         peer.join()
 
 
+def _shown(engine: Engine, vnf: int) -> dict[str, Any]:
+    reply = engine.call("update", nf="router", op={"op": "show"})["reply"]
+    return dict(reply["vnfs"][vnf])
+
+
 def routes_of(engine: Engine, vnf: int) -> int:
-    shown = engine.call("update", nf="router", op={"op": "show"})
-    return int(shown["reply"]["vnfs"][vnf]["ipv4_routes"])
+    return int(_shown(engine, vnf)["ipv4_routes"])
+
+
+def sessions_of(engine: Engine, vnf: int) -> int:
+    return int(_shown(engine, vnf)["sessions"])
+
+
+def forwards(engine: Engine, vnf: int, address: str) -> bool:
+    op = {"op": "lookup", "vnf": f"v{vnf}", "address": address}
+    return bool(engine.call("update", nf="router", op=op)["reply"]["does"] == "forward")
+
+
+@functools.cache
+def _table(vnf: int, count: int) -> tuple[bytes, bytes]:
+    """What announces so many routes, and what withdraws them."""
+    there = prefixes(60, count)
+    put = frames(route(one, f"10.{vnf}.0.2") for one in there)
+    return put, frames(no_route(one) for one in there)
 
 
 def announced_s(engine: Engine, port: int, vnf: int, count: int) -> tuple[float, float]:
     """How long it takes until a table is known that a peer announces, and until it is gone again
     when it withdraws it."""
-    there = prefixes(60, count)
-    put = frames(route(one, f"10.{vnf}.0.2") for one in there)
-    away = frames(no_route(one) for one in there)
+    put, away = _table(vnf, count)
     with socket.create_connection(("127.0.0.1", port)) as peer:
         began = time.monotonic()
         peer.sendall(put)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sockets: rtnetlink of a VNF's kernel, and the listener for its FPM connection. */
+/* The socket of a VNF's kernel: rtnetlink. */
 #include <errno.h>
-#include <netinet/in.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -26,25 +25,6 @@ static const struct {
 	{RTM_GETROUTE, AF_INET, true},     {RTM_GETROUTE, AF_INET6, true},
 };
 #define DUMP_IDLE RTE_DIM(dumps)
-
-int fpm_listen(uint16_t port)
-{
-	struct sockaddr_in at = {.sin_family = AF_INET,
-				 .sin_port = rte_cpu_to_be_16(port),
-				 .sin_addr.s_addr = rte_cpu_to_be_32(INADDR_LOOPBACK)};
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), one = 1;
-
-	if (fd < 0)
-		return -errno;
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (bind(fd, (const struct sockaddr *)&at, sizeof(at)) || listen(fd, 4)) {
-		int rc = -errno;
-
-		close(fd);
-		return rc;
-	}
-	return fd;
-}
 
 static int join(int fd, unsigned int group)
 {

@@ -40,61 +40,12 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-static int watch(struct learner *l, int fd, struct watched *w)
+int learner_watch(struct learner *l, int fd, struct watched *w)
 {
 	struct epoll_event e = {.events = EPOLLIN, .data.ptr = w};
 
 	w->fd = fd;
 	return epoll_ctl(l->epoll, EPOLL_CTL_ADD, fd, &e) ? -errno : 0;
-}
-
-static void fpm_close(struct source *s)
-{
-	if (s->connection.fd < 0)
-		return;
-	close(s->connection.fd);
-	s->connection.fd = -1;
-	netlink_idle(&s->fpm);
-	s->fpm.late = false;
-	s->used = s->fpm.at = 0;
-	vnf_session_end(s->vnf, now_ns());
-}
-
-/* One zebra per VNF: a new connection is a daemon that has come back. */
-static void fpm_accept(struct learner *l, struct source *s)
-{
-	int fd = accept4(s->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-
-	if (fd < 0)
-		return;
-	fpm_close(s);
-	vnf_session_begin(s->vnf, now_ns());
-	if (watch(l, fd, &s->connection)) {
-		s->connection.fd = fd;
-		fpm_close(s);
-	}
-}
-
-/* What is left of the last turn comes first. */
-static void fpm_read(struct source *s, uint64_t until_tsc)
-{
-	ssize_t n = 0;
-	long used;
-
-	if (!s->fpm.late) {
-		n = recv(s->connection.fd, s->buf + s->used, sizeof(s->buf) - s->used, 0);
-		if (n < 0 && (errno == EAGAIN || errno == EINTR))
-			return;
-	}
-	s->fpm.until = until_tsc;
-	used = n <= 0 && !s->fpm.late ? -1 : fpm_parse(&s->fpm, s->buf, s->used + (size_t)n);
-	if (used < 0) {
-		fpm_close(s);
-		return;
-	}
-	s->used += (size_t)n;
-	memmove(s->buf, s->buf + used, s->used - (size_t)used);
-	s->used -= (size_t)used;
 }
 
 static uint64_t turn_ends(void)
@@ -110,12 +61,12 @@ static void resolve(struct vnf *v)
 		;
 }
 
-static void turn(struct learner *l, struct source *s)
+static void turn(struct learner *l, struct source *s, uint64_t now)
 {
 	if (s->listener.ready)
-		fpm_accept(l, s);
+		fpm_accept(l, s, now);
 	else if (s->connection.fd >= 0 && (s->connection.ready || s->fpm.late))
-		fpm_read(s, turn_ends());
+		fpm_read(s, now, turn_ends());
 	if (s->kernel_socket.ready)
 		kernel_read(s, turn_ends());
 	resolve(s->vnf);
@@ -156,7 +107,7 @@ static bool serve(struct learner *l)
 	if (!s)
 		return false;
 	had = had_ns(l, s);
-	turn(l, s);
+	turn(l, s, began);
 	s->heard_ns = now_ns();
 	s->spent_ns = had + s->heard_ns - began;
 	l->floor_ns = RTE_MAX(l->floor_ns, had);
@@ -187,7 +138,7 @@ static bool tick(struct learner *l)
 			kernel_tick(s, now);
 		if (vnf_tick(s->vnf, now))
 			s->spent_ns += now_ns() - now;
-		waiting |= settle(s, now);
+		waiting |= settle(s, now) | fpm_hear_again(l, s, now);
 	}
 	return waiting;
 }
@@ -249,14 +200,14 @@ static int source_open(struct learner *l, struct source *s, const struct router_
 			rc = err_set(err, -fd, path, "fpm_port %u of 127.0.0.1 cannot be listened on: %s",
 				     (unsigned int)p->fpm_port, strerror(-fd));
 		else
-			rc = watch(l, fd, &s->listener);
+			rc = learner_watch(l, fd, &s->listener);
 	}
 	if (!rc && p->netns) {
 		fd = kernel_open();
 		if (fd < 0)
 			rc = err_set(err, -fd, path, "netns: no rtnetlink socket: %s", strerror(-fd));
 		else
-			rc = watch(l, fd, &s->kernel_socket);
+			rc = learner_watch(l, fd, &s->kernel_socket);
 		s->vnf->resolve = kernel_resolve;
 		s->vnf->resolve_ctx = s;
 	}

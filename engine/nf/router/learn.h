@@ -12,6 +12,7 @@
 struct watched {
 	int fd; /* -1: not there */
 	bool ready;
+	bool quiet; /* not listened to for now */
 };
 
 /* What is listened to of one VNF. */
@@ -22,6 +23,7 @@ struct source {
 	unsigned int dump; /* step of reading the kernel's state; DUMP_IDLE when done */
 	uint64_t dump_again_ns;
 	uint64_t heard_ns; /* when it had its turn last */
+	uint64_t let_in_ns; /* when its last connection was */
 	uint64_t spent_ns; /* of the learning thread's time, counted as in learn.c */
 	size_t used;
 	uint8_t buf[2 * (FPM_FRAME_MAX + 1)];
@@ -48,4 +50,10 @@ void kernel_dump(struct source *s);
 void kernel_tick(struct source *s, uint64_t now_ns);
 void kernel_resolve(struct vnf *v, int ifindex, const struct address *address);
 
+int learner_watch(struct learner *l, int fd, struct watched *w);
+
+/* fpm.c: a listener's descriptor or -errno; its next connection; what that says; whether it still waits. */
 int fpm_listen(uint16_t port);
+void fpm_accept(struct learner *l, struct source *s, uint64_t now_ns);
+void fpm_read(struct source *s, uint64_t now_ns, uint64_t until_tsc);
+bool fpm_hear_again(struct learner *l, struct source *s, uint64_t now_ns);
