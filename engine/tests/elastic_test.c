@@ -211,7 +211,7 @@ static void drain(struct engine *e)
 static void begin(struct worker *w)
 {
 	busy_begin(&w->clock);
-	slicer_begin(&w->slicer, &w->clock, w->replicas, w->n_replicas);
+	slicer_begin(&w->slicer, &w->clock, NULL, w->replicas, w->n_replicas);
 }
 
 /* A replica more or fewer, or buckets to others. */

@@ -32,7 +32,7 @@ static void begin(struct lcore *l, uint64_t usual_a, uint64_t usual_b)
 	l->both[1] = &l->b;
 	assert_non_null(l->a.slices);
 	assert_non_null(l->b.slices);
-	slicer_begin(&l->slicer, &l->clock, l->both, 2);
+	slicer_begin(&l->slicer, &l->clock, NULL, l->both, 2);
 }
 
 static void end(struct lcore *l)
@@ -143,11 +143,33 @@ static void test_between(void **state)
 	end(&l);
 }
 
+/* A line of the lcore beside is read where that has written it since; what it costs is the machine's. */
+static void test_line_beside(void **state)
+{
+	struct busy_clock beside = {.mark = 5};
+	struct lcore l;
+
+	(void)state;
+	begin(&l, 100, 100);
+	slicer_close(&l.slicer, l.now);
+	assert_int_equal(last(&l.a)->line, 0); /* no other lcore */
+	slicer_begin(&l.slicer, &l.clock, &beside, l.both, 2);
+	slicer_close(&l.slicer, l.now += SLICE_CYCLES);
+	assert_in_range(last(&l.a)->line, 1, UINT32_MAX);
+	assert_int_equal(last(&l.b)->line, last(&l.a)->line);
+	slicer_close(&l.slicer, l.now += SLICE_CYCLES);
+	assert_int_equal(last(&l.a)->line, 0); /* it stands still */
+	beside.mark++;
+	slicer_close(&l.slicer, l.now += SLICE_CYCLES);
+	assert_in_range(last(&l.a)->line, 1, UINT32_MAX);
+	end(&l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_own_cycles), cmocka_unit_test(test_pause),
-		cmocka_unit_test(test_between),
+		cmocka_unit_test(test_between), cmocka_unit_test(test_line_beside),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,7 +20,7 @@ static const struct column columns[] = {
 	WIDE(end), WIDE(ref), WIDE(ops), WIDE(pauses), WIDE(turn_cycles),
 	WIDE(turn_cycles_by_packets), NARROW(kept_us), NARROW(packets), NARROW(found),
 	NARROW(turns), NARROW(turn_packets), NARROW(turn_packets_squared), NARROW(pace),
-	NARROW(wide),
+	NARROW(wide), NARROW(line),
 };
 
 static json_t *row(const struct slice *s)

@@ -23,6 +23,7 @@ struct slice {
 	uint32_t packets, found; /* found: polls with packets */
 	uint32_t turns, turn_packets, turn_packets_squared; /* busy_turns */
 	uint32_t pace, wide;	/* cycles that PACE_ADDITIONS took: one chain, four side by side */
+	uint32_t line;		/* cycles of a line that the lcore beside had written; 0: it had not */
 };
 
 /* A replica's. The newest is ring[(n - 1) % SLICES]. */
@@ -39,6 +40,8 @@ struct replica;
 /* A worker's. */
 struct slicer {
 	struct busy_clock *clock;
+	const struct busy_clock *beside; /* another lcore's, which writes it turn by turn, or NULL */
+	uint64_t beside_mark; /* what was read of it last */
 	struct replica **replicas;
 	unsigned int n_replicas;
 	uint64_t next; /* TSC */
@@ -49,8 +52,8 @@ struct slices *slices_create(void);
 void slices_free(struct slices *s);
 
 /* By the worker itself, when it begins or begins again with other replicas. */
-void slicer_begin(struct slicer *s, struct busy_clock *clock, struct replica **replicas,
-		  unsigned int n);
+void slicer_begin(struct slicer *s, struct busy_clock *clock, const struct busy_clock *beside,
+		  struct replica **replicas, unsigned int n);
 /* `now` is the clock's mark: the end of a turn. */
 void slicer_close(struct slicer *s, uint64_t now);
 

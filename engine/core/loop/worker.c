@@ -165,7 +165,8 @@ int worker_main(void *arg)
 	w->clock.armed = 0;
 	for (unsigned int i = 0; i < w->n_replicas; i++)
 		w->clock.armed += !w->replicas[i]->until_timed;
-	slicer_begin(&w->slicer, &w->clock, w->replicas, w->n_replicas);
+	slicer_begin(&w->slicer, &w->clock, w->beside ? &w->beside->clock : NULL, w->replicas,
+		     w->n_replicas);
 	atomic_store(&w->start_tsc, w->clock.mark);
 	rc = w->wait->mode == WAIT_POLL ? poll_always(w) : poll_or_wait(w, w->wait);
 	busy_end(&w->clock, rte_rdtsc());

@@ -19,8 +19,11 @@ struct worker {
 	_Atomic uint64_t start_tsc; /* 0 until it runs, and while it has no replica */
 	uint64_t ref_before, ops_before; /* cycles until it began again with other replicas (replan.c) */
 	const struct plan_wait *wait;
+	const struct worker *beside; /* one that runs, too; NULL: none does */
 	struct slicer slicer;
 	uint64_t sleeps;
+	/* A core that goes through its lines fetches those behind them, too: the next lcore's clock. */
+	char apart[2 * RTE_CACHE_LINE_SIZE] __rte_cache_aligned;
 } __rte_aligned(2 * RTE_CACHE_LINE_SIZE);
 
 /* What its lcore is launched with; `arg` is the worker. Returns once `stop` is set. */

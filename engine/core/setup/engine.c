@@ -234,8 +234,23 @@ static int make_workers(struct engine *e, struct err *err)
 	return 0;
 }
 
+/* Each looks at the next that runs, so that all lcores are looked at. */
+static void pair_workers(struct engine *e)
+{
+	for (unsigned int i = 0; i < e->n_workers; i++) {
+		e->workers[i].beside = NULL;
+		for (unsigned int j = 1; j < e->n_workers && !e->workers[i].beside; j++) {
+			struct worker *other = &e->workers[(i + j) % e->n_workers];
+
+			if (other->n_replicas)
+				e->workers[i].beside = other;
+		}
+	}
+}
+
 int engine_launch(struct engine *e, struct err *err)
 {
+	pair_workers(e);
 	for (unsigned int i = 0; i < e->n_workers; i++) {
 		struct worker *w = &e->workers[i];
 

@@ -11,7 +11,6 @@ from statistics import mean
 
 from headrace.engine.plan import isolated_cpus
 from headrace.ground.contract import Checked, Point
-from headrace.host.line_transfer import SECONDS
 from headrace.measure.outcome import Limits, Outcome
 from headrace.measure.series import RETRIES, SATURATED_S
 from headrace.measure.turns import compared
@@ -52,7 +51,7 @@ def _comparing_s(checked: Checked) -> float:
     each = (checked.seconds or 0.0) / len(checked.points)
     return sum(
         point.study.measure.pairs
-        * (each + warmup_s(point) + SATURATED_S + TRIAL_S + point.study.measure.drain + SECONDS)
+        * (each + warmup_s(point) + SATURATED_S + TRIAL_S + point.study.measure.drain)
         for point in compared(checked)
     )
 

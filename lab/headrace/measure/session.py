@@ -28,7 +28,6 @@ from headrace.errors import BadInput, HeadraceError
 from headrace.ground.contract import Checked, Deployed, Offer, Point, Site
 from headrace.host import interrupts, store
 from headrace.host.exclusive import WAIT_S, HeldLcores
-from headrace.host.line_transfer import line_cycles
 from headrace.host.memory import Memory, provide
 from headrace.host.state import dpdk_prefix, run_state
 from headrace.host.stopwatch import Stopwatch
@@ -44,8 +43,7 @@ from headrace.measure.results import result
 from headrace.measure.series import TrialSeries
 from headrace.measure.trial import trial
 from headrace.measure.turns import Starts, compared
-from headrace.model.lines_between import same_state
-from headrace.model.undisturbed import capacity
+from headrace.model.undisturbed import capacity, of_usual_state, usual_line
 from headrace.record.bundle import BundleUnwritable, BundleWriter, now
 from headrace.record.chaos import CHAOS, CHAOS_FILE
 from headrace.record.environment import Environment
@@ -59,7 +57,7 @@ from headrace.spec.deployment import Deployment
 from headrace.spec.measure import Chaos, Convergence
 from headrace.spec.operate import Operate
 
-STARTS_MOVED = 4  # of one turn, while the hypervisor moves an lcore during each
+STARTS_MOVED = 4  # of one turn, while the hypervisor has lcores elsewhere than usual
 
 # Called when the bundle is finished; True: also on the terminal, as the page may not be written.
 Report = Callable[[Path, bool], object]
@@ -81,8 +79,6 @@ class Session:
         self.stopwatch = Stopwatch()
         self._at_end: list[Callable[[], None]] = []  # when nothing of the run is left
         self._starts = Starts()
-        self._between: frozenset[int] = frozenset()  # lcores of what is compared
-        self._lines: float | None = None  # what a line between these costs, as last seen
         self.site = Site(
             self.state, progress.say, self.stopwatch, bundle.path, status=progress.status
         )
@@ -168,18 +164,15 @@ class Session:
         points = compared(checked)
         if not points:
             return
-        self._between = frozenset[int]().union(*(point.cpus for point in points))
         turns = max(point.study.measure.pairs for point in points)
         names = ", ".join(dict.fromkeys(point.execution for point in points))
         self.progress.say(f"comparing {names}: {turns} times in turn")
-        self._look_between()
         for turn in range(turns):
             for point in points:
                 self.progress.status(f"{point.execution}, turn {turn + 1} of {turns}")
                 for _ in range(STARTS_MOVED):
-                    before = self._lines
                     self._saturate(point)
-                    if same_state(before, self._look_between()):
+                    if self._starts.last_counts():
                         break
 
     def _saturate(self, point: Point) -> None:
@@ -188,25 +181,15 @@ class Session:
                 if deployed.lacks(offer) is None:
                     TrialSeries(self, deployed, point, offer, None).saturate()
 
-    def _look_between(self) -> float | None:
-        """What a line between the lcores costs now, while nothing runs on them."""
-        if self._between:
-            with self.stopwatch.phase("lines between lcores"):
-                self._lines = line_cycles(tuple(self._between))
-        return self._lines
-
     def capacity(self, point: Point, offer: Offer, repetition: int) -> Capacity | None:
         """By all trials of this point in the comparison and in this repetition."""
-        slices, lines = self._starts.of(point, offer, (0, repetition))
-        known = capacity(slices)
-        return known and known.model_copy(update={"line_cycles": lines})
+        return capacity(self._starts.of(point, offer, (0, repetition)), self._starts.line())
 
     def _point(
         self, point: Point, repetitions: range, after_searches: bool, each_trial: bool
     ) -> None:
         """`each_trial`: what the layers say is told of each trial by itself; a search has too many
         of them for that."""
-        self._look_between()
         with self.deployed(point) as deployed:
             with self.stopwatch.phase("verifying"):
                 deployed.verify()
@@ -278,7 +261,7 @@ class Session:
     @contextlib.contextmanager
     def deployed(self, point: Point) -> Iterator[Deployed]:
         with point.deploy(self.site) as deployed:
-            self._starts.begin(self._lines)
+            self._starts.begin()
             self._note_environment(deployed)
             for note in deployed.notes:
                 self.progress.say(note)
@@ -311,7 +294,11 @@ class Session:
             deployed, point, offer, load_pps, seconds,
             phase=phase, repetition=repetition, number=self.trials, watch=watch, slices=slices,
         )  # fmt: skip
-        judged = [one.model_copy(update={"line_cycles": self._lines}) for one in judged]
+        line = usual_line(slices)
+        if line is not None:
+            share = min(of_usual_state(one, line) for one in slices)
+            states = {"line_cycles": line, "line_share": share}
+            judged = [one.model_copy(update=states) for one in judged]
         if phase != "warm-up":
             self._starts.add(point, offer, repetition, slices)
         for one in judged:

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
 
 from headrace.ground.contract import Checked, Offer, Point
-from headrace.model.lines_between import steady
+from headrace.model.undisturbed import of_usual_state, usual_line
 from headrace.record.slices import Sliced
 
 KEPT = 60  # trials of a start: a search at its own has fewer, and an hour of them is no better
+MOSTLY = 0.5  # of a start's slices
 
 
 def compared(checked: Checked) -> list[Point]:
@@ -40,34 +40,40 @@ class Starts:
     """Trials' slices: of one deployment together, apart from those of the next."""
 
     def __init__(self) -> None:
-        self._before: list[float | None] = []  # what a line between the lcores cost, by start
+        self._begun = 0
         self._kept: dict[tuple[str, str, str, int], dict[int, list[Sliced]]] = {}
 
-    def begin(self, line_cycles: float | None) -> None:
-        self._before.append(line_cycles)
+    def begin(self) -> None:
+        self._begun += 1
 
     def add(self, point: Point, offer: Offer, repetition: int, slices: Sequence[Sliced]) -> None:
         starts = self._kept.setdefault(_key(point, offer, repetition), {})
-        kept = starts.setdefault(len(self._before) - 1, [])
+        kept = starts.setdefault(self._begun, [])
         kept += slices
         del kept[:-KEPT]
 
-    def of(
-        self, point: Point, offer: Offer, repetitions: Sequence[int]
-    ) -> tuple[list[list[Sliced]], float | None]:
-        """Slices of its starts in the machine's commonest state, and what a line between the lcores
-        cost there in the median. None, too: all of them were in another state, and are taken."""
-        kept = {
-            number: start
+    def of(self, point: Point, offer: Offer, repetitions: Sequence[int]) -> list[list[Sliced]]:
+        """Those of each of its starts."""
+        return [
+            start
             for repetition in dict.fromkeys(repetitions)
-            for number, start in self._kept.get(_key(point, offer, repetition), {}).items()
+            for start in self._kept.get(_key(point, offer, repetition), {}).values()
             if start
-        }
-        whole = steady(self._before)
-        chosen = [number for number in kept if whole[number]]
-        known = [one for number in chosen if (one := self._before[number]) is not None]
-        lines = median(known) if known else None
-        return [kept[number] for number in chosen or kept], lines
+        ]
+
+    def line(self) -> float | None:
+        """What a line between lcores cost in the state that most slices of all starts are of: what
+        is compared is of one state of the machine."""
+        every = (
+            one for starts in self._kept.values() for start in starts.values() for one in start
+        )
+        return usual_line(every)
+
+    def last_counts(self) -> bool:
+        """Whether the lcores were mostly where they usually are while the last start ran."""
+        line = self.line()
+        last = [one for starts in self._kept.values() for one in starts.get(self._begun, ())]
+        return not last or min(of_usual_state(one, line) for one in last) >= MOSTLY
 
 
 def _key(point: Point, offer: Offer, repetition: int) -> tuple[str, str, str, int]:

@@ -1,34 +1,72 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In which state of the machine a start ran, by what a line of another lcore cost before it.
+"""In which state of the machine a slice or a trial ran, by what a line of another lcore cost in it.
 
-What lies between two lcores does not drift: it is one thing or another, depending on which cores a
-hypervisor has put them on. Figures of two such states are not of one machine.
+A hypervisor puts virtual CPUs on hyperthreads of one core, on cores of one last-level cache or of
+two, and moves them, on a busy host every few seconds: a line that the other lcore had just written
+took 21, 78 or 344 TSC cycles on one machine (Zheng et al. 2019, figure 2, has what a pipeline pays
+for it). What lies between two lcores does not drift: it is one thing or another, and figures of two
+such states are not of one machine. The engine reads one such line in each slice
+(engine/core/loop/slices.c).
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-# Apart by more than this is another state. Of one state they lay within 5 % in 20 starts, and two
-# were 60 and 340 cycles; cores of one socket and of two differ by half.
-APART = 1.25
+import numpy as np
+import numpy.typing as npt
+
+Column = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+# Apart by more than both of these is another state. Figures of one lay within 15 % of each other;
+# cores of one cache and of two are four times apart, of one socket and of two once and a half.
+APART = 1.35
+STEP = 30.0  # TSC cycles: some processors' clock moves in steps of 26
+WHOLE = 0.9  # of a trial's slices: it ran in one state
+WINDOW = 5  # slices
 
 
 def same_state(one: float | None, other: float | None) -> bool:
     """Also where one of them is not known: nothing says that they differ."""
     if not one or not other:
         return True
-    return max(one, other) <= APART * min(one, other)
+    less, more = sorted((one, other))
+    return more <= max(less * APART, less + STEP)
 
 
-def steady(before: Sequence[float | None]) -> list[bool]:
-    """Which starts ran in the state that most of them ran in and stayed there, by what was
-    measured before each. The state before the next one is that after it; after the last nobody
-    looked. Of states as common as each other the one with the cheaper lines counts."""
-    stayed = [same_state(one, after) for one, after in itertools.pairwise([*before, None])]
-    known = sorted(one for one, whole in zip(before, stayed, strict=True) if one and whole)
-    if not known:
-        return stayed
-    usual = max(known, key=lambda one: sum(same_state(one, other) for other in known))
-    return [whole and same_state(one, usual) for one, whole in zip(before, stayed, strict=True)]
+def smoothed(line: Column) -> Column:
+    """The second least of each reading and the four around it, of those that are known (0 is not);
+    nan where none is. A line that the other lcore is writing at that moment takes up to ten times
+    as long, and one of some was brought by a prefetcher before it was asked for."""
+    known = np.where(line > 0, line, np.nan)
+    if not known.size:
+        return known
+    padded = np.pad(known, WINDOW // 2, constant_values=np.nan)
+    around = np.sort(np.lib.stride_tricks.sliding_window_view(padded, WINDOW), axis=1)
+    return np.where(np.isnan(around[:, 1]), around[:, 0], around[:, 1])
+
+
+def commonest(lines: Iterable[Column | Sequence[float]]) -> float | None:
+    """Cycles of a line in the state that most of these figures are of: their median. Of states as
+    common as each other that with the cheaper lines. None: no figure is known (nan is none)."""
+    several = [np.asarray(one, dtype=np.float64) for one in lines]
+    figures = np.concatenate(several) if several else np.empty(0)
+    figures = np.sort(figures[~np.isnan(figures)])
+    if not figures.size:
+        return None
+    ends = np.searchsorted(figures, _most(figures), side="right")
+    first = int(np.argmax(ends - np.arange(figures.size)))
+    return float(np.median(figures[first : ends[first]]))
+
+
+def in_state(line: Column, usual: float | None) -> Mask:
+    """Which of these smoothed figures are of that state; where nobody knows, all are."""
+    if usual is None:
+        return np.ones(line.size, dtype=bool)
+    return np.isnan(line) | ((line <= max(usual * APART, usual + STEP)) & (_most(line) >= usual))
+
+
+def _most(line: Column) -> Column:
+    """What a line may cost in the state in which this is the least."""
+    return np.maximum(line * APART, line + STEP)

@@ -1,32 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts of known states."""
+"""States of a machine whose lcores a hypervisor moves, by lines of known cost."""
 
 from __future__ import annotations
 
-from headrace.model.lines_between import same_state, steady
+import numpy as np
+
+from headrace.model.lines_between import commonest, in_state, same_state, smoothed
 
 
-def test_figures_of_one_state_are_told_from_another() -> None:
-    """As 20 starts of one chain had them: 58 to 61 and 336 to 351 cycles."""
-    assert same_state(58.2, 61.0) and same_state(336.0, 351.0)
-    assert not same_state(61.0, 336.0) and not same_state(336.0, 61.0)
-    assert same_state(None, 336.0) and same_state(60.0, None)
+def test_states_are_apart_by_more_than_their_noise() -> None:
+    assert same_state(74.0, 82.0) and same_state(341.0, 361.0)
+    assert not same_state(78.0, 344.0) and not same_state(344.0, 78.0)
+    assert not same_state(21.0, 78.0) and same_state(1.0, 26.0)
+    assert same_state(None, 344.0) and same_state(78.0, None)
 
 
-def test_a_start_during_which_the_machine_moved_is_left_out() -> None:
-    """The second began near and ended far, as the third shows."""
-    assert steady([60.0, 60.5, 340.0, 341.0, 338.0, 345.0]) == [False, False, *[True] * 4]
-    assert steady([340.0, 60.0, 61.0, 59.0]) == [False, True, True, True]
+def test_a_reading_alone_is_no_other_state() -> None:
+    """Some met the other lcore's writing, one had been fetched before, two nobody read."""
+    line = np.array([78, 80, 9000, 79, 77, 4, 78, 0, 0, 80, 81], dtype=float)
+    assert np.all((smoothed(line) >= 77) & (smoothed(line) <= 81))
+    # As an idle lcore's clock was read, steps of the TSC and all.
+    busy = np.array(
+        [78, 52, 312, 52, 390, 52, 52, 52, 390, 52, 338, 78, 52, 364, 52, 286, 312, 52, 78]
+    )
+    assert in_state(smoothed(busy.astype(float)), 60.0).all()
+    moved = smoothed(np.array([78.0] * 10 + [344.0] * 10))
+    assert list(in_state(moved, 78.0)[[0, 7, 12, 19]]) == [True, True, False, False]
+    assert np.isnan(smoothed(np.zeros(7))).all()
+    assert smoothed(np.empty(0)).size == 0
 
 
-def test_the_state_of_most_starts_counts_and_of_two_alike_the_cheaper() -> None:
-    assert steady([340.0, 340.0, 60.0]) == [False, False, True]
-    assert steady([60.0, 60.0, 340.0, 340.0, 340.0]) == [False, False, True, True, True]
-    assert steady([60.0, 60.0, 340.0]) == [True, False, False]
+def test_the_commonest_state_is_that_of_most_figures() -> None:
+    assert commonest([[344.0, 345.0], [78.0, 79.0, 77.0]]) == 78.0
+    assert commonest([[344.0, 345.0, 340.0], [78.0]]) == 344.0
+    assert commonest([[344.0, 78.0]]) == 78.0  # as common: the cheaper one
+    assert commonest([[float("nan")], []]) is None
+    assert commonest([]) is None
 
 
-def test_where_nothing_was_measured_every_start_counts() -> None:
-    assert steady([]) == []
-    assert steady([None, None]) == [True, True]
-    assert steady([None, 60.0, 61.0]) == [True, True, True]
-    assert steady([None, 60.0, 61.0, 340.0]) == [True, True, False, False]
+def test_what_nobody_knows_is_left_in() -> None:
+    line = np.array([78.0, 344.0, np.nan, 21.0, 80.0])
+    assert list(in_state(line, 78.0)) == [True, False, True, False, True]
+    assert in_state(line, None).all()

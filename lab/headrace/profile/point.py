@@ -27,6 +27,7 @@ from headrace.ground.inline import DeployedEngine, EnginePoint
 from headrace.layout.gaps import Gap
 from headrace.measure.results import result
 from headrace.measure.session import Session
+from headrace.model.lines_between import WHOLE, same_state
 from headrace.record.counters import Counters, ReplicaReading, WorkerReading
 from headrace.record.identity import Phase
 from headrace.record.rows import Trial
@@ -60,6 +61,9 @@ class Bench:
     seconds: float
     tsc_hz: float = 0.0
     counted: Counter[tuple[str, ...]] = field(default_factory=Counter)  # repetitions, by identity
+    # TSC cycles of a line of another lcore where costs were taken (model/lines_between.py): what is
+    # held against them is of that state of the machine. None: not known yet, or no lcore is beside.
+    line: float | None = None
 
     def points(self, experiment: Experiment, doc: document.Document) -> EnginePoint:
         """Ready to be deployed. Cycles are compared with each other, and not with the tester: it
@@ -89,6 +93,13 @@ class PointSample:
     replicas: tuple[ReplicaReading, ...] = ()  # of all segments
     workers: tuple[WorkerReading, ...] = ()
     sent_pps: float = 0.0  # by the source
+    # TSC cycles of a line that another lcore wrote; None: not measured, or it changed meanwhile.
+    line: float | None = None
+    moved: bool = False  # an lcore, by the hypervisor, while it was taken
+
+    def of_state(self, line: float | None) -> bool:
+        """Whether it was taken where a line between lcores costs so much."""
+        return not self.moved and same_state(self.line, line)
 
     @property
     def chain(self) -> float:
@@ -282,7 +293,12 @@ def sample(up: RunningPoint, seconds: float, rate_pps: float = 0.0) -> PointSamp
 
 def sampled(trial: Trial) -> PointSample:
     assert trial.counters is not None  # an engine has some
-    return replace(read(trial.counters, trial.received_pps), sent_pps=trial.sent_pps)
+    return replace(
+        read(trial.counters, trial.received_pps),
+        sent_pps=trial.sent_pps,
+        line=trial.line_cycles,
+        moved=trial.line_share is not None and trial.line_share < WHOLE,
+    )
 
 
 def read(counters: Counters, throughput_pps: float) -> PointSample:

@@ -11,6 +11,7 @@ from typing import TypeVar
 from headrace.engine.sliced import all_slices
 from headrace.errors import HeadraceError
 from headrace.ground.inline import EnginePoint
+from headrace.model.lines_between import commonest
 from headrace.profile import point as points
 from headrace.profile.point import Bench, PointSample, RunningPoint
 from headrace.profile.quiet import settled
@@ -19,6 +20,7 @@ T = TypeVar("T")
 # What a poll costs once shows where there is a quarter of the load.
 SLOW = 0.25
 _MET, _COLD_S, _COLD_MOST_S = 2, 0.1, 0.5
+_AGAIN = 4  # rounds
 
 
 @dataclass
@@ -39,6 +41,21 @@ class Case:
     def throughput_pps(self) -> float:
         return median(s.throughput_pps for s in self.samples)
 
+    def few(self, line: float | None, count: int) -> bool:
+        """Whether fewer samples of full load than these, or none of a part of it, are of the state
+        in which a line between lcores costs so much."""
+        some = [self.samples, *self.partial.values()]
+        least = [count, *(1 for _ in self.partial)]
+        return any(
+            sum(s.of_state(line) for s in samples) < n
+            for samples, n in zip(some, least, strict=True)
+        )
+
+    def keep(self, line: float | None) -> None:
+        """Only samples of that state, where there are some."""
+        for samples in (self.samples, *self.partial.values()):
+            samples[:] = [s for s in samples if s.of_state(line)] or samples
+
 
 def shares(repetitions: int, rounds: int) -> list[int]:
     """Trials of each round, none of them without any."""
@@ -53,9 +70,23 @@ def alternating(several: Sequence[T], turn: int) -> list[T]:
 
 
 def measure(bench: Bench, cases: Sequence[Case], rounds: int) -> None:
-    for turn, count in enumerate(shares(bench.repetitions, rounds)):
+    """All in one state of the machine: where a hypervisor moved lcores meanwhile, what was taken
+    with them elsewhere is taken again, up to _AGAIN rounds, and left out."""
+    counts = shares(bench.repetitions, rounds)
+    for turn, count in enumerate(counts):
         for case in alternating(cases, turn):
             _measure(bench, case, count)
+    bench.line = bench.line or _usual(cases)
+    for _ in range(_AGAIN):
+        few = [case for case in cases if case.few(bench.line, counts[0])]
+        for case in few:
+            _measure(bench, case, counts[0])
+    for case in cases:
+        case.keep(bench.line)
+
+
+def _usual(cases: Sequence[Case]) -> float | None:
+    return commonest([[s.line for case in cases for s in case.samples if s.line and not s.moved]])
 
 
 def _measure(bench: Bench, case: Case, count: int) -> None:

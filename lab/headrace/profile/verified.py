@@ -17,6 +17,7 @@ from headrace.spec import plan as record
 from headrace.spec.profile import Speed
 
 _ROUNDS, _TRIALS = 3, 3
+_TRIALS_MOVED = 10  # more of them, while the hypervisor has lcores elsewhere
 # Latency at a load: of so many trials a round, each so long once all flows were met so many times.
 _AT_LOAD, _AT_LOAD_S, _MET = 2, 0.6, 2
 _COLD_S = 0.1  # the least: caches, and queues that came of their misses
@@ -39,6 +40,7 @@ class Verified:
     """One layout: a figure per round."""
 
     rates: list[float] = field(default_factory=list)
+    same: list[bool] = field(default_factory=list)  # lcores were as when costs were taken
     # At the load asked for, once caches were warm; and of whole trials.
     slices: list[DelaySlice] = field(default_factory=list)
     whole_p99s_s: list[float] = field(default_factory=list)
@@ -52,8 +54,11 @@ class Verified:
         return slices if len(slices) >= _QUIET_LEAST else []
 
     def over(self, other: Verified) -> float:
-        """Round by round: a machine's moods last longer than a round, but not as long as all."""
-        return median(a / b for a, b in zip(self.rates, other.rates, strict=True))
+        """Round by round: a machine's moods last longer than a round, but not as long as all. By
+        the rounds in which lcores were where they were when costs were taken, if there is one."""
+        both = list(zip(self.rates, other.rates, self.same, other.same, strict=True))
+        rounds = [(a, b) for a, b, ours, theirs in both if ours and theirs]
+        return median(a / b for a, b in rounds or [(a, b) for a, b, *_ in both])
 
 
 def verify(
@@ -82,8 +87,14 @@ def _measure(bench: Bench, one: EnginePoint, into: Verified, rate_pps: float | N
     with points.running(bench, one, "apart", wait=True) as up:
         points.warm_up(up)
         samples = full_load(up, _TRIALS)
-        into.samples += samples
-        into.rates.append(median(s.throughput_pps for s in samples))
+        for _ in range(_TRIALS_MOVED):
+            if any(s.of_state(bench.line) for s in samples):
+                break
+            samples += full_load(up, 1)
+        same = [s for s in samples if s.of_state(bench.line)]
+        into.samples += same or samples
+        into.rates.append(median(s.throughput_pps for s in same or samples))
+        into.same.append(bool(same))
         if rate_pps is not None:
             _latencies(up, rate_pps, into)
 
@@ -102,12 +113,14 @@ def _latencies(up: RunningPoint, rate_pps: float, into: Verified) -> None:
 
 
 def then_and_now(reference: ReferenceRun, beside: Verified, tsc_hz: float) -> record.Reference:
+    both = zip(beside.rates, beside.same, strict=True)
+    rates = [rate for rate, same in both if same] or beside.rates
     return record.Reference(
         what=reference.what,
         then_pps=reference.then_pps,
-        now_pps=median(beside.rates),
-        now_min_pps=min(beside.rates),
-        now_max_pps=max(beside.rates),
+        now_pps=median(rates),
+        now_min_pps=min(rates),
+        now_max_pps=max(rates),
         speed_then=reference.speed,
         speed_now=points.speed(beside.samples, tsc_hz),
     )

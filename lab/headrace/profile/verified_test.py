@@ -29,10 +29,19 @@ def test_nobody_always_follows_another() -> None:
 
 def test_a_slow_round_is_slow_for_all() -> None:
     """The machine did half in the second round: to the layout's ratio that is nothing."""
-    beside = Verified(rates=[10e6, 5e6, 10e6])
-    assert Verified(rates=[8e6, 4e6, 8e6]).over(beside) == pytest.approx(0.8)
+    same = [True] * 3
+    beside = Verified(rates=[10e6, 5e6, 10e6], same=same)
+    assert Verified(rates=[8e6, 4e6, 8e6], same=same).over(beside) == pytest.approx(0.8)
     # Medians of each alone would be as far apart as the rounds.
-    assert Verified(rates=[8e6, 4e6, 4e6]).over(Verified(rates=[10e6, 5e6, 5e6])) == 0.8
+    slower = Verified(rates=[10e6, 5e6, 5e6], same=same)
+    assert Verified(rates=[8e6, 4e6, 4e6], same=same).over(slower) == 0.8
+
+
+def test_a_round_with_lcores_elsewhere_counts_only_where_there_is_no_other() -> None:
+    """What passes between lcores is dear there: a pipeline loses half, run to completion none."""
+    beside = Verified(rates=[10e6, 10e6, 10e6], same=[True, True, False])
+    assert Verified(rates=[8e6, 4e6, 4e6], same=[True, False, True]).over(beside) == 0.8
+    assert Verified(rates=[8e6, 4e6, 4e6], same=[False] * 3).over(beside) == 0.4
 
 
 def test_the_pace_is_what_the_reference_does_now() -> None:

@@ -56,7 +56,8 @@ class Capacity(Record):
     narrowest: str  # the part of the chain that has the least pps
     pps: Interval  # its
     trials: NonNegativeInt  # whose slices these are
-    # TSC cycles of a line that another lcore wrote, the median of its starts; None: not measured.
+    # TSC cycles of a line that another lcore wrote, in the state of the machine that these slices
+    # are of; None: it has no other lcore.
     line_cycles: NonNegativeFloat | None = None
 
     @property

@@ -7,7 +7,7 @@ Field names are stable: they are the columns of a bundle's Parquet files and the
 
 from __future__ import annotations
 
-from pydantic import NonNegativeFloat, NonNegativeInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from headrace.record.convergence import RouteChange
 from headrace.record.figures import Figures, ShownFigures
@@ -63,8 +63,10 @@ class Trial(Measurement):
     phase: Phase
     started_at: str  # ISO 8601, UTC
     intended_duration_s: NonNegativeFloat
-    # TSC cycles of a line that another lcore wrote, before its start; None: not measured.
+    # TSC cycles of a line that another lcore wrote, in the state of the machine that most of its
+    # slices are of, and the share of them; None: not measured.
     line_cycles: NonNegativeFloat | None = None
+    line_share: float | None = Field(default=None, ge=0, le=1)
 
 
 class GoalFigures(Record):
