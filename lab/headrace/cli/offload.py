@@ -16,6 +16,7 @@ from headrace.ground.offload.asked import service_of
 from headrace.ground.offload.needs import checked
 from headrace.ground.offload.service import Service
 from headrace.host.exclusive import WAIT_S, HeldLcores, holder
+from headrace.record.service import OffloadedVnf
 from headrace.spec import document
 
 
@@ -65,12 +66,16 @@ def _report(service: Service, as_json: bool) -> None:
         print(shown.model_dump_json(), flush=True)
         return
     for vnf in shown.vnfs:
-        state = "up" if vnf.up else "held" if vnf.held else "down"
-        print(
-            f"{vnf.name:16} {state:5} routes {vnf.ipv4_routes} IPv4, {vnf.ipv6_routes} IPv6  "
-            f"next hops {vnf.next_hops}  neighbours {vnf.neighbours}  updates {vnf.updates}",
-            flush=True,
-        )
+        print(_line(vnf), flush=True)
+
+
+def _line(vnf: OffloadedVnf) -> str:
+    state = "up" if vnf.up else "held" if vnf.held else "down"
+    refused = f"  no room for {vnf.no_room}" if vnf.no_room else ""
+    return (
+        f"{vnf.name:16} {state:5} routes {vnf.ipv4_routes} IPv4, {vnf.ipv6_routes} IPv6  "
+        f"next hops {vnf.next_hops}  neighbours {vnf.neighbours}  updates {vnf.updates}{refused}"
+    )
 
 
 def _waiting(cpu: int) -> None:
