@@ -24,4 +24,5 @@ mkdir -p .setup
 	tests/hosting/test_control_clients.py tests/hosting/test_shm.py
 export HEADRACE_ENGINE=$PWD/$build/engine/headrace-engine PYTHONDONTWRITEBYTECODE=1
 export TSAN_OPTIONS="suppressions=$PWD/engine/tests/threads.supp exitcode=66 history_size=4 intercept_strtok=0"
+export HEADRACE_PATIENCE=10
 .venv/bin/python -m pytest -p no:cacheprovider -q "$@"

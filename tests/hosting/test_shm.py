@@ -63,16 +63,24 @@ def vnf_plan(cpu: int, socket: Path, wait: str = "adaptive") -> dict[str, Any]:
 def send(host: Engine, packets: int, rate_pps: int = 20000) -> dict[str, Any]:
     """A busy machine may stand still for long: the ring holds them all, and time is no failure.
 
-    A VNF is ready before its host has heard so, and until then what is sent to it is lost."""
+    A VNF is ready before its host has heard so, and until then what is sent to it is lost. A source
+    whose lcore had no CPU while it was to send has sent nothing: it is started again."""
     links: dict[str, Any] = {}
     host.wait_for(lambda: host.read()["links"]["vf"]["up"], "the VNF", 60)
-    host.call("start", sources={"gen": {"rate_pps": rate_pps, "packets": packets}})
+
+    def start() -> None:
+        host.call("start", sources={"gen": {"rate_pps": rate_pps, "packets": packets}})
 
     def arrived() -> bool:
         links.update(host.read()["links"])
-        sent = links["gen"]["sent"]  # on a busy machine a source cannot make all in time
-        return links["gen"]["state"] == "done" and 0 < sent <= links["meas"]["received"]
+        sent, received = links["gen"]["sent"], links["meas"]["received"]
+        if links["gen"]["state"] != "done":
+            return False
+        if not sent:
+            start()
+        return bool(0 < sent <= received)
 
+    start()
     host.wait_for(arrived, f"{packets} packets", 60)
     return links
 

@@ -19,6 +19,8 @@ from typing import Any, Self
 from headrace.engine.counts import EngineCounts
 
 _serial = count()
+# Times as long as usual that anything may take: an engine with a sanitizer in it is slow.
+PATIENCE = float(os.environ.get("HEADRACE_PATIENCE", "1"))
 
 
 def free_cpus() -> list[int]:
@@ -98,7 +100,7 @@ class Engine:
         if self.process.poll() is None:
             self.process.terminate()
         try:
-            status = self.process.wait(timeout=10 * self.patience)
+            status = self.process.wait(timeout=10 * self.patience * PATIENCE)
         except subprocess.TimeoutExpired:
             self.process.kill()
             status = self.process.wait()
@@ -132,10 +134,10 @@ class Engine:
     def wait_for(
         done: Callable[[], bool], what: str, seconds: float = 10, pause: float = 0.1
     ) -> None:
-        end = time.monotonic() + seconds
+        end = time.monotonic() + seconds * PATIENCE
         while not done():
             if time.monotonic() > end:
-                raise TimeoutError(f"{what}: not there after {seconds} s")
+                raise TimeoutError(f"{what}: not there after {seconds * PATIENCE:g} s")
             time.sleep(pause)
 
     def settle(self, arrived: int, seconds: float = 120) -> dict[str, Any]:
