@@ -81,7 +81,8 @@ def results(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
 def findings(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """By check; what else runs beside a test is not the chain's fault."""
     found = {f["check"]: f for f in result["audit"]["findings"]}
-    found.pop("other work")
+    if not found.pop("other work")["ok"]:
+        found.pop("stretched", None)  # it kept the tester from its CPU
     return found
 
 
