@@ -246,6 +246,7 @@ def test_nothing_is_left_of_a_lab_that_was_killed(engine_binary: Path, tmp_path:
         if os.geteuid() == 0:
             assert told["Uid"] == {"\t".join([str(0x78000000 + qemu)] * 4)}
             assert told["CapPrm"] == told["CapEff"] == told["CapBnd"] == {"0" * 16}
+            assert told["Groups"] == {""}
         time.sleep(2)
     finally:
         os.kill(lab.pid, signal.SIGKILL)
