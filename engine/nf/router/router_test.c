@@ -477,6 +477,29 @@ static void test_hold(void **state)
 	harness_free(h);
 }
 
+/* One that holds nothing, and whose peer announces and leaves: the next sweep is not at once. */
+static void test_sweeps_are_apart(void **state)
+{
+	struct harness *h = make();
+	struct vnf *v = vnf_of(h, 0);
+	struct netlink nl = {.vnf = v, .routes = true};
+	const uint64_t s = 1000000000;
+
+	(void)state;
+	v->hold_ns = 0;
+	for (unsigned int turn = 1; turn <= 2; turn++) {
+		vnf_session_begin(v, 100 * s);
+		feed_next_hop(&nl, 1, 2, 2);
+		feed_route(&nl, RTM_NEWROUTE, net10_2, 16, RTN_UNICAST, 1);
+		vnf_session_end(v, 100 * s);
+		assert_int_equal(vnf_tick(v, 100 * s), turn == 1);
+		assert_int_equal(v->swept, 1);
+	}
+	assert_true(vnf_tick(v, 200 * s));
+	assert_int_equal(v->swept, 2);
+	harness_free(h);
+}
+
 static void test_between_vnfs(void **state)
 {
 	struct harness *h = make();
@@ -610,6 +633,7 @@ int main(void)
 		cmocka_unit_test(test_quota_of_nodes),
 		cmocka_unit_test(test_punts_are_shared),     cmocka_unit_test(test_multipath),
 		cmocka_unit_test(test_own_over_route), cmocka_unit_test(test_hold),
+		cmocka_unit_test(test_sweeps_are_apart),
 		cmocka_unit_test(test_between_vnfs), cmocka_unit_test(test_from_vnf),
 		cmocka_unit_test(test_garbage),     cmocka_unit_test(test_zoo),
 		cmocka_unit_test(test_bad_params),

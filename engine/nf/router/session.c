@@ -7,6 +7,9 @@
 #include "vnf.h"
 
 #include <stdlib.h>
+#include <time.h>
+
+#define SWEEP_SHARE 20
 
 struct sweep {
 	struct vnf *v;
@@ -105,12 +108,28 @@ void vnf_kernel_end(struct vnf *v)
 	users_changed(v);
 }
 
+static uint64_t took_ns(const struct timespec *since)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)((t.tv_sec - since->tv_sec) * 1000000000 + t.tv_nsec - since->tv_nsec);
+}
+
+/*
+ * A sweep goes through the whole table at once, and others' routes wait meanwhile. Where nothing is held a
+ * peer's sessions could end in one after another: they are so far apart that they take a part of the time.
+ */
 bool vnf_tick(struct vnf *v, uint64_t now_ns)
 {
-	bool due = v->sweep_at_ns && now_ns >= v->sweep_at_ns;
+	bool due = v->sweep_at_ns && now_ns >= RTE_MAX(v->sweep_at_ns, v->next_sweep_ns);
+	struct timespec began;
 
-	if (due)
+	if (due) {
+		clock_gettime(CLOCK_MONOTONIC, &began);
 		vnf_sweep(v);
+		v->next_sweep_ns = now_ns + SWEEP_SHARE * took_ns(&began);
+	}
 	rcu_reclaim(&v->router->rcu);
 	return due;
 }

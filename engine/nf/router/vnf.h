@@ -103,6 +103,7 @@ struct vnf {
 	uint32_t generation;        /* of routes and next-hop objects */
 	uint32_t kernel_generation; /* of what rtnetlink says of links, addresses, neighbours */
 	uint64_t sweep_at_ns;       /* CLOCK_MONOTONIC; 0: nothing is held */
+	uint64_t next_sweep_ns;     /* not before */
 	bool up;                    /* FPM session open, or kernel read */
 	bool down;                  /* its daemon is dead: routes that it left in the kernel are not taken */
 	bool read_again;            /* the kernel, as something was missed */
