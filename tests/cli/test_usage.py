@@ -19,7 +19,12 @@ CASES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "unknown option": (("run", "--jsn", "x.yaml"), ("headrace run: ", "--jsn", "--json")),
     "missing argument": (
         ("diff", "a"),
-        ("headrace diff: ", "missing argument", "headrace diff --help"),
+        ("headrace diff: ", "missing argument 'B'", "headrace diff --help"),
+    ),
+    "missing value": (("run", "--out"), ("headrace run: ", "--out", "see headrace run --help")),
+    "no such choice": (
+        ("tune", "--protocol", "sctp"),
+        ("'--protocol': 'sctp' is not one of 'tcp', 'udp'",),
     ),
     "out of range": (("run", "--wait", "-1", "x.yaml"), ("--wait", "greater than or equal to 0")),
     "not a number": (("chains", "nat", "--limit", "x"), ("--limit", "integer")),

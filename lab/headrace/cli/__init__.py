@@ -81,16 +81,30 @@ def _add(app: typer.Typer, name: str, module: ModuleType) -> None:
 
 
 def _worded(command: Any) -> Any:
-    """Options' values by a word for what they are; the library has the names of Python's types."""
+    """Arguments and values by a word for what they are; the library has the names of Python's
+    variables and types, and cuts what the commands of a group do."""
     for inner in getattr(command, "commands", {}).values():
         _worded(inner)
+        if inner.short_help is None and inner.help:
+            inner.short_help = " ".join(inner.help.split("\n\n")[0].split())
     for one in command.params:
         if one.param_type_name == "argument":
-            one.display_type_rich = lambda ctx: None  # its name says it
+            _argument(one)
         elif one.metavar is None and not one.is_flag:
             kind = one.display_type(None).strip("<>").removeprefix("list[").removesuffix("]")
-            one.metavar = _VALUES.get(kind)
+            one.metavar = _VALUES.get(kind, kind)
     return command
+
+
+def _argument(one: Any) -> None:
+    """`SPEC`, `[SPEC]` where it may be left out, `SPEC...` for several."""
+    name = one.metavar or one.name.upper().replace("_", "-")
+    if one.nargs != 1 and not name.endswith("..."):
+        name += "..."
+    usage = name if one.required else f"[{name}]"
+    one.metavar = name
+    one.display_type_rich = lambda ctx: None  # its name says it
+    one.get_usage_pieces = lambda ctx: [usage]
 
 
 def main() -> NoReturn:
@@ -165,7 +179,8 @@ _MOVED = {
 
 def _usage(error: Any) -> int:
     """Typer would draw a box of five lines around it."""
-    command = error.ctx.command_path if error.ctx is not None else "headrace"
+    called = " ".join(["headrace", *(name for name in sys.argv[1:2] if name in listed())])
+    command = error.ctx.command_path if error.ctx is not None else called
     text = error.format_message()
     if type(error).__name__ == "NoArgsIsHelpError":
         print(text)
@@ -175,5 +190,6 @@ def _usage(error: Any) -> int:
                   file=sys.stderr)  # fmt: skip
             return EXIT_BAD_INPUT
         words = text[:1].lower() + text[1:].rstrip(".").replace(": Input should", ": should")
+        words = words.replace(": Value error, ", ": ")
         print(f"{command}: {words}; see {command} --help", file=sys.stderr)
     return EXIT_BAD_INPUT

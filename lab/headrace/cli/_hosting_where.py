@@ -43,7 +43,7 @@ def where(
     spec: Annotated[Path, typer.Argument(help="A spec whose VNFs are hosted apart.")],
     rate: Annotated[float, typer.Option("--rate", min=1, help="Packets/s meanwhile.")] = 1000.0,
     seconds: Annotated[
-        float, typer.Option("--seconds", min=1, max=600, help="Of traffic before it looks.")
+        float, typer.Option("--seconds", min=1, max=600, help="Seconds of traffic before it looks.")
     ] = 2.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:

@@ -44,7 +44,7 @@ def bench() -> None:
 @app.command()
 def fib(
     more: Annotated[
-        list[str] | None, typer.Argument(metavar="[N]...", help="More numbers of entries.")
+        list[str] | None, typer.Argument(metavar="N", help="More numbers of entries.")
     ] = None,
     kind: Annotated[Kind, typer.Option(help="Exact match, or longest prefix match.")] = Kind.exact,
     entries: Annotated[

@@ -57,7 +57,7 @@ def chains(
     sample: Annotated[
         int | None, typer.Option(min=1, help="So many graphs, drawn uniformly from all.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of the sample; 1 if not given.")] = None,
+    seed: Annotated[int | None, typer.Option(help="The sample's seed; 1 if not given.")] = None,
     draw_: Annotated[bool, typer.Option("--draw", help="Draw each graph.")] = False,
     svg: Annotated[Path | None, typer.Option(help="Draw the graphs into this SVG file.")] = None,
     json_: Annotated[

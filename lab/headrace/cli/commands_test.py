@@ -7,9 +7,12 @@ import pkgutil
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from headrace import cli
 from headrace.cli._commands import FIRST, GROUPS, WIDTH, command_list, listed
@@ -63,6 +66,28 @@ def test_help_names_values_in_words(
         assert ended.value.code == 0 and f"\n  {option}  " in told
         assert re.findall(r"<\w+[^>]*>|[╭│╰]", told) == []
         assert [line for line in told.splitlines() if len(line) > WIDTH] == []
+
+
+def helps(command: Any, above: Any, name: str) -> Iterator[str]:
+    """What `--help` prints for a command and for those within it."""
+    context = command.make_context(name, [], parent=above, resilient_parsing=True)
+    yield context.get_help()
+    for inner, one in getattr(command, "commands", {}).items():
+        yield from helps(one, context, inner)
+
+
+def test_every_help_is_whole_and_in_words() -> None:
+    """Lists of commands say all of what each does; arguments are written as in the docs."""
+    root = cli._worded(typer.main.get_command(cli.build(listed())))
+    context = root.make_context("headrace", [], resilient_parsing=True)
+    told = [text for name, one in root.commands.items() for text in helps(one, context, name)]
+    assert len(told) > len(listed())
+    worse = r"<\w+[^>]*>|[{]\w+[}]|\[\[\w+\]\]|\bOf (?:a|each|the|traffic)\b"
+    for text in told:
+        usage = text.split("\n\n")[0]
+        assert [line for line in text.splitlines() if len(line) > WIDTH] == []
+        assert [w for w in text.splitlines() if w.endswith("...") and w not in usage] == [], text
+        assert re.findall(worse, text) + re.findall(r"[\[{][a-z]\w*", usage) == [], text
 
 
 def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:

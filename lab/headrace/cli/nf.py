@@ -24,7 +24,7 @@ def nf(
         str | None, typer.Argument(help="A function or link; all if not given. Or `new`.")
     ] = None,
     new_name: Annotated[
-        str | None, typer.Argument(metavar="[NEW-NAME]", help="After `new`: name of its folder.")
+        str | None, typer.Argument(metavar="NEW-NAME", help="After `new`: name of its folder.")
     ] = None,
     load: Annotated[
         list[Path] | None, typer.Option(help="A shared object with a function of yours.")

@@ -43,7 +43,7 @@ def report(
     bundles: Annotated[
         list[Path],
         typer.Argument(
-            metavar="BUNDLE...",
+            metavar="BUNDLE",
             help="The directory that `headrace run` made; several of one study side by side.",
         ),
     ],

@@ -45,17 +45,21 @@ def tune(
         typer.Option(help=f"Only these of {'; '.join(a.name for a in ALL)}. Repeatable."),
     ] = None,
     protocol: Annotated[list[Name] | None, typer.Option(help="tcp, udp; both by default.")] = None,
-    rounds: Annotated[int, typer.Option(min=1, max=100, help="With and without, so often.")] = 5,
-    seconds: Annotated[float, typer.Option(min=0.2, max=600, help="Of traffic in each run.")] = 1.0,
+    rounds: Annotated[
+        int, typer.Option(min=1, max=100, help="Runs with each advice and without, in turn.")
+    ] = 5,
+    seconds: Annotated[
+        float, typer.Option(min=0.2, max=600, help="Seconds of traffic in each run.")
+    ] = 1.0,
     message_bytes: Annotated[
-        int, typer.Option("--bytes", min=64, max=MESSAGE_MAX, help="Of each send.")
+        int, typer.Option("--bytes", min=64, max=MESSAGE_MAX, help="Bytes of each send call.")
     ] = MESSAGE_MAX,
     sender: Annotated[
         str,
         typer.Option(
             "--from",
-            help="Of a path of yours: the sender's namespace. A name of "
-            "`ip netns`, a path, or a process's number.",
+            help="A path of your own: the sender's namespace, as a name "
+            "of `ip netns`, a path, or a process's number.",
         ),
     ] = "",
     receiver: Annotated[
