@@ -4,10 +4,11 @@
 # folder for root file systems. A root lives in a mount and PID namespace of its own: whatever a
 # command leaves behind in it ends with it.
 
-# The host's package sources, when they are for the same release; otherwise mmdebstrap's default.
+# The host's sources of Debian's own packages, when they are for the same release; otherwise
+# mmdebstrap's default. Those of others that the host has (docker's, a cloud's) belong in no clean
+# root, and the image that is published is one.
 host_sources() {
-	grep -ls "$suite" /etc/apt/sources.list /etc/apt/sources.list.d/*.list \
-		/etc/apt/sources.list.d/*.sources 2>/dev/null || true
+	grep -ls "$suite" /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources 2>/dev/null || true
 }
 
 make_base() {
