@@ -141,7 +141,7 @@ def _drops(scene: Scene) -> Iterator[Section]:
         Column("now", "rate"),
         Column("since the deployment", "count", "packets"),
     )
-    note = "With what functions were told to drop. `full` is a link that had no room."
+    note = "What functions were told to drop is among them; full: a link had no room."
     yield Section("Drops", note, (Table(columns, tuple(rows)),))
 
 
@@ -171,13 +171,15 @@ def _disturbances(scene: Scene) -> Section:
         counts = tuple(sorted(scene.checks.items(), key=lambda item: -item[1]))
         blocks.append(Table(("check", Column("failed in trials", "count")), counts))
     if scene.disturbances:
-        rows = tuple((d.check, f"trial {d.trial}", d.text) for d in scene.disturbances[:SHOWN])
-        columns = ("check", Column("", "text"), Column("newest first", "text"))
+        rows = tuple((d.check, d.trial, d.text) for d in scene.disturbances[:SHOWN])
+        columns = ("check", Column("trial", "count"), Column("finding", "text"))
         blocks.append(Table(columns, rows))
     if not scene.checks:
         went = f"All {units.plural(scene.trials, 'trial')} so far" if scene.trials else "No trial"
         blocks.append(Text(f"{went} passed the audit." if scene.trials else f"{went} has ended."))
-    return Section("Disturbances", "What the audit of each trial found.", tuple(blocks))
+    return Section(
+        "Disturbances", "What the audit of each trial found, the newest first.", tuple(blocks)
+    )
 
 
 def _results(scene: Scene) -> Iterator[Section]:

@@ -22,7 +22,7 @@ from headrace.record.figures import LatencyFloor
 from headrace.report import html, plan, server
 from headrace.report.charts.bars import Bar, Piece, plain
 from headrace.report.charts.curves import Axes, Band, Series
-from headrace.report.document import Chart, Document, Section, curves
+from headrace.report.document import Answer, Chart, Document, Section, curves
 from headrace.report.document_test import of_a_paper
 from headrace.report.measured import document
 from headrace.report.side_by_side_test import ground
@@ -44,6 +44,9 @@ for (const frame of document.querySelectorAll('iframe')) {
     if (box.clientWidth && box.scrollWidth > box.clientWidth + 1)
       say(`cut off: ${box.scrollWidth} in ${box.clientWidth}: <${box.tagName} ${box.className}> `
           + box.textContent.replace(/\\s+/g, ' ').slice(0, 60));
+  for (const box of inside.querySelectorAll('.answer'))
+    if (box.getBoundingClientRect().right - box.lastElementChild.getBoundingClientRect().right > 3)
+      say('an empty cell beside ' + box.lastElementChild.textContent);
   let pictures = 0;
   for (const svg of inside.querySelectorAll('svg')) {
     const frame = svg.getBoundingClientRect();
@@ -153,7 +156,9 @@ def pages(bundle_path: Path, tmp_path: Path) -> dict[str, str]:
 
     near = [{"calibration": LatencyFloor(floor_ns=15.0)}]  # its name is above the axis's labels
     times = [{"goal": "fixed", "goal_parameters": None, "load_pps": pps} for pps in (1e6, 2e6, 4e6)]
+    answers = tuple(Answer("1", str(n)) for n in range(5))  # an odd number in a phone's two columns
     shown = {
+        "answers": Document("a", answers=answers),
         "run": document(report(Bundle(bundle_path)), spec="a: 1"),
         "workloads": with_rows(
             "workloads", *({"workload": f"{n} B, 1 flow"} for n in (64, 512, 1518))
@@ -187,8 +192,18 @@ def test_what_is_wrong_is_seen(tmp_path: Path) -> None:
     wrong = {
         "over": re.sub(r'(<text [^>]*)y="[\d.]+"', r'\1y="20"', page),
         "wide": page.replace("<main>", '<main><div style="width:3000px">x</div>'),
+        "hole": page.replace(
+            "<main>",
+            '<main><div class="answer" style="display: grid; grid-template-columns: 1fr 1fr">'
+            "<div>a</div><div>b</div><div>c</div></div>",
+        ),
         "out": re.sub(r'(<text [^>]*)x="[\d.]+"', r'\1x="-90"', page),
     }
     faults = look(tmp_path, wrong, [DESKTOP])
-    for name, what in (("over", "overlap"), ("wide", "scrolls"), ("out", "outside")):
+    for name, what in (
+        ("over", "overlap"),
+        ("wide", "scrolls"),
+        ("out", "outside"),
+        ("hole", "an empty cell beside c"),
+    ):
         assert any(one.startswith(f"{name} {DESKTOP}: {what}") for one in faults), faults

@@ -25,6 +25,7 @@ from headrace.record.verdict import Audit
 from headrace.report import html
 from headrace.report.charts import percentiles
 from headrace.report.charts.svg import WIDTHS
+from headrace.report.document import Column, Document, Section, Table
 from headrace.report.measured import document
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
@@ -67,6 +68,17 @@ def test_it_is_well_formed_and_loads_nothing(page: str) -> None:
     assert checker.loads == []
     assert "<script" not in page
     assert not re.search(r"@import|url\(", page)
+
+
+def test_a_row_that_is_named_by_a_number_says_of_what_on_a_phone() -> None:
+    """There the columns' heads are left out, and each cell has its column's name before it."""
+    table = Table(("lcore", Column("busy", "share")), ((0, 0.5), ("both", 0.6)))
+    page = html.render(Document("t", sections=(Section("s", blocks=(table,)),)))
+    assert re.findall(r"<th( data-name=.*?)?>\s*(0|both)\s*</th>", page) == [
+        (' data-name="lcore"', "0"),
+        ("", "both"),
+    ]
+    assert "th[data-name]::before" in page.split("max-width: 719px) {\n  main")[1]
 
 
 def test_pictures_are_valid_and_say_what_they_show(page: str) -> None:
