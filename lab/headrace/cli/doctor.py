@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,7 @@ from rich.text import Text
 
 from headrace.cli._console import print_json, stdout
 from headrace.doctor import cpu, engine, guests, memory, network, tracing, virtual
-from headrace.doctor.check import DoctorCheck, Examination
+from headrace.doctor.check import INSTALL, DoctorCheck, Examination
 from headrace.doctor.kubernetes import checks as cluster_checks
 from headrace.errors import EXIT_FAILURE, HeadraceError
 from headrace.host.cluster import Cluster
@@ -72,9 +73,18 @@ def _engine() -> Path | None:
 
 
 def mends(checks: Sequence[DoctorCheck]) -> list[str]:
-    """Each command once, what headrace cannot do without first."""
+    """Each command once, what headrace cannot do without first; packages by one command."""
     ordered = sorted(checks, key=lambda c: (not c.required, c.status != "missing"))
-    return list(dict.fromkeys(c.mend for c in ordered if c.mend and c.status != "ok"))
+    commands: list[str] = []
+    for required in (True, False):
+        named = [c.mend for c in ordered if c.required == required and c.mend and c.status != "ok"]
+        apart = [one.partition(INSTALL) for one in named]
+        lists = [packages.split() for _, found, packages in apart if found]
+        if packages := dict.fromkeys(chain.from_iterable(lists)):
+            [sudo] = {before for before, found, _ in apart if found}
+            commands.append(f"{sudo}{INSTALL}{' '.join(packages)}")
+        commands += [one for one, (_, found, _) in zip(named, apart, strict=True) if not found]
+    return list(dict.fromkeys(commands))
 
 
 def show(checks: Sequence[DoctorCheck], console: Console) -> None:

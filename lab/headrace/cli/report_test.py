@@ -169,3 +169,19 @@ def test_what_measuring_needs_is_mended_first() -> None:
 
     fine = DoctorCheck(name="f", group="g", status="ok", found="yes", mend="not needed")
     assert mends([lacking("a", False), lacking("b", True), fine]) == ["mend b", "mend a"]
+
+
+@pytest.mark.parametrize("sudo", ["", "sudo "])
+def test_packages_are_installed_by_one_command(sudo: str) -> None:
+    def lacking(required: bool, *packages: str) -> DoctorCheck:
+        command = f"{sudo}apt-get install -y {' '.join(packages)}"
+        return DoctorCheck(
+            name=packages[0], group="g", status="missing", found="no", mend=command,
+            required=required,
+        )  # fmt: skip
+
+    several = [lacking(False, "podman"), lacking(True, "gcc"), lacking(False, "qemu", "podman")]
+    assert mends(several) == [
+        f"{sudo}apt-get install -y gcc",
+        f"{sudo}apt-get install -y podman qemu",
+    ]

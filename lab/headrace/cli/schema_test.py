@@ -99,6 +99,15 @@ def test_what_needs_neither_engine_nor_bundle(command: str, arguments: list[str]
     assert valid(command, call(*arguments))
 
 
+def test_the_catalogue_needs_no_containers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where neither podman nor docker is installed nothing is built, and it can be read."""
+    monkeypatch.setenv("PATH", "")
+    told = valid("vnf list", call("vnf", "list"))
+    assert told and not any(one["built"] for one in told)
+    done = CliRunner().invoke(build(["vnf"]), ["vnf", "list"])
+    assert done.exit_code == 0 and "neither podman nor docker is installed" in done.stderr
+
+
 def test_collect(tmp_path: Path) -> None:
     out = tmp_path / "samples"
     command = ["collect", "--json", "--out", str(out), "--layer", "os", "--"]

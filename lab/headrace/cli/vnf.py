@@ -21,6 +21,7 @@ from headrace.ground.catalogue import (
 )
 from headrace.host.ledger import Ledger
 from headrace.host.state import run_state
+from headrace.host.tool import installed
 from headrace.record.outputs import BuildOutput
 
 app = typer.Typer(no_args_is_help=True, help="Third-party VNFs: list, describe, build images.")
@@ -31,6 +32,8 @@ Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
 @app.command("list")
 def list_(json_: Json = False) -> None:
     """Every VNF of the catalogue, and whether its image is built."""
+    # Without such a program nothing is built, and the catalogue can be read all the same.
+    lacking = "" if installed() else "neither podman nor docker is installed"
     rows = [
         ListedVnf(
             name=entry.definition.name,
@@ -38,7 +41,7 @@ def list_(json_: Json = False) -> None:
             kind=entry.definition.kind,
             title=entry.definition.title,
             image=entry.image,
-            built=has_image(entry.image),
+            built=not lacking and has_image(entry.image),
         )
         for entry in catalogue().values()
     ]
@@ -50,6 +53,8 @@ def list_(json_: Json = False) -> None:
         built = "built" if row.built else "not built"
         table.add_row(row.name, row.category.value, row.kind, built, row.title)
     stdout().print(table)
+    if lacking:
+        print(f"{lacking}: `headrace doctor` says how it is mended", file=sys.stderr)
 
 
 @app.command()

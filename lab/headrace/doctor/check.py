@@ -16,6 +16,7 @@ from headrace.record.frozen import Record
 # ok: there. limited: works, with a cost that `means` names. missing: what needs it cannot run.
 # unknown: could not be found out (as this user).
 Status = Literal["ok", "limited", "missing", "unknown"]
+INSTALL = "apt-get install -y "
 
 
 class DoctorCheck(Record):
@@ -87,5 +88,5 @@ def sudo(command: str) -> str:
 
 
 def apt(*packages: str) -> str:
-    command = f"apt-get install -y {' '.join(packages)}"
+    command = INSTALL + " ".join(packages)
     return command if root() else f"sudo {command}"
