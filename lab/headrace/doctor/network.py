@@ -35,28 +35,32 @@ class ExaminedNic(NamedTuple):
     interfaces: tuple[str, ...]
     speed: str
     in_use: bool  # by the kernel: binding it elsewhere could cut this machine off
+    elsewhere: bool  # a network driver has it, and no interface of it is in this namespace
 
     def __str__(self) -> str:
         names = ", ".join(self.interfaces) or "no interface"
         return f"{self.address} {names} ({self.driver}, {self.speed})"
 
 
-def _pci_nics() -> list[ExaminedNic]:
+def _pci_nics(devices: Path = Path("/sys/bus/pci/devices")) -> list[ExaminedNic]:
     nics = []
-    for device in sorted(Path("/sys/bus/pci/devices").glob("*")):
+    for device in sorted(devices.glob("*")):
         if not (read(device / "class") or "").startswith(_NETWORK_CLASS):
             continue
         driver = (device / "driver").resolve().name if (device / "driver").exists() else "none"
         # A virtio NIC's interface hangs below its virtio device.
         links = sorted([*device.glob("net/*"), *device.glob("virtio*/net/*")])
         speed = read(links[0] / "speed") if links else None
+        # In a container sysfs has the host's devices, and not their interfaces.
+        elsewhere = not links and driver not in ("none", *_POLLED)
         nics.append(
             ExaminedNic(
                 address=device.name,
                 driver=driver,
                 interfaces=tuple(link.name for link in links),
                 speed=f"{speed} Mbit/s" if speed and speed not in ("-1", "0") else "speed unknown",
-                in_use=any(read(link / "operstate") == "up" for link in links),
+                in_use=elsewhere or any(read(link / "operstate") == "up" for link in links),
+                elsewhere=elsewhere,
             )
         )
     return nics
@@ -72,6 +76,8 @@ def _nics(nics: list[ExaminedNic]) -> DoctorCheck:
     idle = [n for n in nics if not n.in_use]
     if not idle:
         means = "all are in use by the kernel; none is free for DPDK"
+        if any(n.elsewhere for n in nics):
+            means += " (one without an interface here may have it in another network namespace)"
         return GROUP("nics", "limited", shown, means)
     mend = sudo(f"dpdk-devbind.py --bind=vfio-pci {idle[-1].address}")
     return GROUP("nics", "limited", shown, "none is bound to a driver that DPDK polls", mend)

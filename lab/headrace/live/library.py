@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 from headrace.analyse import units
 from headrace.analyse.compare import Diff
-from headrace.live.bundles import FigureRow, Folder, Listed, by_place
+from headrace.live.bundles import FigureKey, FigureRow, Folder, Listed, by_place
 from headrace.report.charts.trend import Trend, TrendDot, TrendLine
 from headrace.report.difference import document
 from headrace.report.document import (
@@ -52,21 +52,34 @@ def _bundles(bundles: Sequence[Listed], rows: Sequence[FigureRow], words: str) -
         "bundle",
         Column("started", "text"),
         Column("", "text"),
-        Column("figures", "count"),
+        Column("measured figures", "count"),
         Column("compared with the one before", "text"),
     )
-    before = dict(zip((b.name for b in bundles), bundles[1:], strict=False))
+    before = _before(bundles, rows)
     lines = tuple(
         (
             _report(one.name, one.has_report),
             one.started_at.replace("T", " ").removesuffix("Z"),
             one.damage or ("" if one.state == "complete" else one.state),
             counts.get(one.name, 0),
-            _compare(before[one.name].name, one.name) if one.name in before else "",
+            _compare(before[one.name], one.name) if one.name in before else "",
         )
         for one in shown
     )
     return Section("Bundles", "The newest first, UTC.", (Table(columns, lines),))
+
+
+def _before(bundles: Sequence[Listed], rows: Sequence[FigureRow]) -> dict[str, str]:
+    """Of each bundle the last one before it that has a figure of it, too."""
+    figures: dict[str, set[FigureKey]] = {}
+    for row in rows:
+        figures.setdefault(row.bundle, set()).add(row.key)
+    names = [one.name for one in bundles if one.name in figures]
+    pairs = {
+        name: next((b for b in names[i + 1 :] if figures[b] & figures[name]), None)
+        for i, name in enumerate(names)
+    }
+    return {name: older for name, older in pairs.items() if older is not None}
 
 
 def _report(name: str, there: bool = True) -> Cell:

@@ -9,6 +9,7 @@ import os
 import socket
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -17,7 +18,8 @@ import pytest
 from headrace.errors import BadInput
 from headrace.live import connections
 from headrace.live.broadcast import live
-from headrace.live.bundles import Folder
+from headrace.live.bundles import FigureKey, FigureRow, Folder, Listed
+from headrace.live.library import _before
 from headrace.live.scene import Onlooker
 from headrace.live.shelf import routes
 from headrace.live.web import ANY, Serving, application, bound, may_ask, url_of
@@ -128,6 +130,20 @@ def test_a_folders_bundles_are_listed_searched_compared_and_linked(tmp_path: Pat
         assert compared[0] == 200 and "within the spread" in compared[1]
         for path in ("/report/..%2Fsecret.html", "/report/secret.html", "/compare?a=first&b=../x"):
             assert ask(url, path)[0] == 404, path
+
+
+def test_a_bundle_is_compared_with_the_last_of_its_kind() -> None:
+    """Two runs of one study with another's between them."""
+    key = FigureKey("edge", "64B", "forward", "rtc", "ndr", None)
+    keys = {
+        "new": key,
+        "other": replace(key, chain="x"),
+        "old": key,
+        "hybrid": replace(key, execution="hybrid"),
+    }
+    rows = [FigureRow(b, k, 1.0, 1.0, 1.0, 0.0, None, "ok", 1) for b, k in keys.items()]
+    listed = [Listed(name, "", "complete", True) for name in (*keys, "predicted")]
+    assert _before(listed, rows) == {"new": "old"}
 
 
 def test_a_damaged_bundle_hides_no_other(tmp_path: Path) -> None:

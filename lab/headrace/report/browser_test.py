@@ -22,6 +22,7 @@ from headrace.record.figures import LatencyFloor
 from headrace.report import html, plan, server
 from headrace.report.charts.bars import Bar, Piece, plain
 from headrace.report.charts.curves import Axes, Band, Series
+from headrace.report.charts.trend import Trend, TrendDot, TrendLine
 from headrace.report.document import Answer, Chart, Document, Section, curves
 from headrace.report.document_test import of_a_paper
 from headrace.report.measured import document
@@ -142,6 +143,12 @@ def profiled() -> Chart:
     return curves(series, Axes("entries", "cycles per packet", "count"), bands)
 
 
+def trend() -> Trend:
+    """Its highest figure is the axis' last mark."""
+    dots = tuple(TrendDot(n, 1e6, 1e6, 1e6, True) for n in range(2))
+    return Trend(("first", "second"), (TrendLine("rtc", dots), TrendLine("pipeline", dots)))
+
+
 @pytest.fixture
 def pages(bundle_path: Path, tmp_path: Path) -> dict[str, str]:
     first = Bundle(bundle_path).results()
@@ -159,6 +166,7 @@ def pages(bundle_path: Path, tmp_path: Path) -> dict[str, str]:
     answers = tuple(Answer("1", str(n)) for n in range(5))  # an odd number in a phone's two columns
     shown = {
         "answers": Document("a", answers=answers),
+        "trend": Document("t", sections=(Section("s", blocks=(Chart(trend()),)),)),
         "run": document(report(Bundle(bundle_path)), spec="a: 1"),
         "workloads": with_rows(
             "workloads", *({"workload": f"{n} B, 1 flow"} for n in (64, 512, 1518))

@@ -23,7 +23,7 @@ from .svg import (
     title,
 )
 
-HEIGHT, TOP, BOTTOM, LEFT = 240.0, 16.0, 40.0, 58.0
+HEIGHT, TOP, BOTTOM, LEFT = 254.0, 30.0, 40.0, 58.0  # above: the axis' name, clear of its top
 STYLES = 6
 
 
