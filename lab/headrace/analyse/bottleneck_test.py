@@ -319,6 +319,16 @@ def test_time_in_which_an_lcore_did_not_run_is_no_packets_cost(why: dict[str, An
     assert "Not named" in draw(drawn, 900)
 
 
+def test_an_lcore_is_held_up_for_no_more_than_all_of_its_time() -> None:
+    """Both are of the trial and of the wait for its last packets: 2.4 s of 3, in a trial of 2."""
+    at = held_up(measurement("pipeline", MPPS), 2, waited_s=2.4)
+    assert at.counters is not None and at.duration_s == 2.0
+    longer = [w.model_copy(update={"ref_cycles": int(3 * TSC_HZ)}) for w in at.counters.workers]
+    counters = at.counters.model_copy(update={"workers": tuple(longer)})
+    part = pipe(at.model_copy(update={"counters": counters})).part("acl")
+    assert part.held_up == pytest.approx(0.8)
+
+
 def test_a_record_without_waiting_times_goes_by_the_audit() -> None:
     at = held_up(measurement("rtc", MPPS), 2)
     assert at.counters is not None

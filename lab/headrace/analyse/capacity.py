@@ -186,10 +186,12 @@ def _held_up(workers: Sequence[WorkerReading], counters: Counters, at: Measureme
     total = at.duration_s * counters.tsc_hz
     worst = None
     for worker in workers:
+        # The wait for the last packets is part of both.
+        whole = worker.ref_cycles or total
         waited = (worker.waited_ns or 0) / 1e9 * counters.tsc_hz
         if worker.waited_ns is None:  # records of before it was one
-            waited = told.get("preemption", 0.0) * total
-        held = max(waited / total if total else 0.0, worker.away)
+            waited = told.get("preemption", 0.0) * whole
+        held = max(waited / whole if whole else 0.0, worker.away)
         if held > HELD_UP:
             worst = max(worst or 0.0, held)
     return worst
