@@ -79,11 +79,11 @@ def mends(checks: Sequence[DoctorCheck]) -> list[str]:
     for required in (True, False):
         named = [c.mend for c in ordered if c.required == required and c.mend and c.status != "ok"]
         apart = [one.partition(INSTALL) for one in named]
-        lists = [packages.split() for _, found, packages in apart if found]
+        lists = [packages.split() for _, command, packages in apart if command]
         if packages := dict.fromkeys(chain.from_iterable(lists)):
-            [sudo] = {before for before, found, _ in apart if found}
+            [sudo] = {before for before, command, _ in apart if command}
             commands.append(f"{sudo}{INSTALL}{' '.join(packages)}")
-        commands += [one for one, (_, found, _) in zip(named, apart, strict=True) if not found]
+        commands += [one for one, (_, command, _) in zip(named, apart, strict=True) if not command]
     return list(dict.fromkeys(commands))
 
 

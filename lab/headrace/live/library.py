@@ -70,7 +70,7 @@ def _bundles(bundles: Sequence[Listed], rows: Sequence[FigureRow], words: str) -
 
 
 def _before(bundles: Sequence[Listed], rows: Sequence[FigureRow]) -> dict[str, str]:
-    """Of each bundle the last one before it that has a figure of it, too."""
+    """The last one before each bundle that has a figure of it, too."""
     figures: dict[str, set[FigureKey]] = {}
     for row in rows:
         figures.setdefault(row.bundle, set()).add(row.key)
