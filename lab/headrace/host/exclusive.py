@@ -104,6 +104,8 @@ def _listener(cpu: int) -> str | None:
         except OSError:
             return "another run"  # so many ask that its queue of them is full
     pid, uid, _ = struct.unpack("3i", credentials)
+    if not pid:  # pid_namespaces(7): it has no number in here
+        return "a process outside of this container"
     return f"process {pid}" + ("" if uid == os.geteuid() else f" of {_user(uid)}")
 
 

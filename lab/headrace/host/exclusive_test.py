@@ -63,6 +63,17 @@ def test_another_users_process_is_named_as_such() -> None:
         other.wait()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a PID namespace")
+def test_from_inside_a_container_the_hosts_process_has_no_number() -> None:
+    asked = f"from headrace.host.exclusive import holder; print(holder({CPU + 6}))"
+    with HeldLcores([CPU + 6], lambda cpu: None):
+        done = subprocess.run(
+            ["unshare", "--pid", "--fork", sys.executable, "-c", asked],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    assert done.stdout == "a process outside of this container\n"
+
+
 def test_it_is_had_when_the_other_ends() -> None:
     first = HeldLcores([CPU + 1], lambda cpu: None)
     assert holder(CPU + 1) == f"process {os.getpid()}"
