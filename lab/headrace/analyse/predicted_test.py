@@ -14,22 +14,11 @@ from headrace.record.figures import Figures
 from headrace.record.rows import Measurement
 from headrace.record.verdict import Audit
 from headrace.spec import document
-from headrace.spec.described import DescribedServer, read_server
+from headrace.spec.described import DescribedServer
+from headrace.spec.round_testdata import COSTS, read_round, round_server
 from headrace.spec.study import expand
 
-SERVER = """
-name: round
-sources: {x: {kind: assumed, text: round numbers}}
-clock_mhz: [1000, x]
-cores_per_socket: 8
-levels:
-  - {name: L1, kib: [32, x], cycles: [4, x], gather_cycles: [1, x]}
-  - {name: memory, cycles: [250, x], gather_cycles: [20, x]}
-functions:
-  acl: &nf {base: [50, x], rx: [20, x], tx: [10, x], hand_over: [15, x], loop: [5, x], poll: [0, x]}
-  lb: *nf
-traffic: {source: [30, x], sink: [20, x], hand_over: [10, x], idle: [10, x]}
-"""
+SERVER = round_server(f"  acl: &nf {COSTS}\n  lb: *nf")
 STUDY = """
 name: two
 chain: [acl, lb]
@@ -39,12 +28,6 @@ deployment:
   steer: even
 workload: {{flows: {{count: 1000}}}}
 """
-
-
-def server(tmp_path: Path, text: str) -> DescribedServer:
-    file = tmp_path / "round.yaml"
-    file.write_text(text)
-    return read_server(file)[1]
 
 
 POLL = SERVER.replace("poll: [0, x]", "poll: [640, x]")
@@ -71,7 +54,7 @@ def seen_at(up: SimulatedDeployed, pps: float) -> Measurement:
 @pytest.mark.parametrize("execution", ["rtc", "pipeline"])
 def test_what_a_part_can_carry_is_the_same_at_every_load(tmp_path: Path, execution: str) -> None:
     """640 cycles of a poll are 20 of a packet's in full bursts, and of a packet alone all."""
-    up = up_of(server(tmp_path, POLL), STUDY.format(execution=execution, chain="[1, 2]"))
+    up = up_of(read_round(tmp_path, POLL), STUDY.format(execution=execution, chain="[1, 2]"))
     carried, _ = up.point.priced().capacity()
     loads = (0.01 * carried, 0.5 * carried, 0.9 * carried, 1.2 * carried, 0.0)
     drawn = [pipe(seen_at(up, load)) for load in loads]
@@ -87,7 +70,7 @@ def test_what_a_part_can_carry_is_the_same_at_every_load(tmp_path: Path, executi
 def test_utilisation_is_what_is_offered_times_what_it_costs(tmp_path: Path) -> None:
     """160 cycles of a packet in full bursts: at nine tenths of what it carries it is busier than
     nine tenths, as polls find less, and has no more time than there is."""
-    up = up_of(server(tmp_path, POLL), STUDY.format(execution="rtc", chain="[1]"))
+    up = up_of(read_round(tmp_path, POLL), STUDY.format(execution="rtc", chain="[1]"))
     carried, _ = up.point.priced().capacity()
     for load in (0.01 * carried, 0.5 * carried, 0.9 * carried):
         seen = seen_at(up, load)
@@ -106,7 +89,7 @@ def test_a_tester_with_time_to_spare_is_not_the_bottleneck(tmp_path: Path) -> No
         "{base: [90, x], rx: [20, x], tx: [10, x], hand_over: [0, x], loop: [5, x], poll: [0, x]}"
     )
     text = SERVER.replace("lb: *nf", f"lb: {slower}")
-    up = up_of(server(tmp_path, text), STUDY.format(execution="pipeline", chain="[1, 2]"))
+    up = up_of(read_round(tmp_path, text), STUDY.format(execution="pipeline", chain="[1, 2]"))
     carried, narrowest = up.point.priced().capacity()
     assert narrowest == "lcore 2" and carried == pytest.approx(1e9 / 125)
     seen = seen_at(up, 1.2 * carried)

@@ -15,20 +15,11 @@ from headrace.ground.simulated.priced_hosted import HostedLayout, priced_hosted,
 from headrace.ground.simulated.refuse import check_covered
 from headrace.layout.events import Traversal, follow
 from headrace.spec import document
-from headrace.spec.described import DescribedServer, read_server
+from headrace.spec.described import DescribedServer
+from headrace.spec.round_testdata import COSTS, read_round, round_server
 from headrace.spec.study import expand
 
-SERVER = """
-name: round
-sources: {x: {kind: assumed, text: round numbers}}
-clock_mhz: [1000, x]
-cores_per_socket: 8
-levels:
-  - {name: L1, kib: [32, x], cycles: [4, x], gather_cycles: [1, x]}
-  - {name: memory, cycles: [250, x], gather_cycles: [20, x]}
-functions:
-  l2fwd: {base: [50, x], rx: [20, x], tx: [10, x], hand_over: [15, x], loop: [5, x], poll: [0, x]}
-traffic: {source: [30, x], sink: [20, x], hand_over: [10, x], idle: [10, x]}
+HOSTING = """\
 hosting:
   {switch: [30, x], take: [40, x], give: [25, x], vnf_take: [35, x], vnf_give: [15, x],
    far: [60, x], own: [20, x], copy_kib: [64, x], far_kib: [128, x], own_kib: [256, x],
@@ -36,6 +27,7 @@ hosting:
    vnf_idle: [2, x], pause: [0, x], slice_us: [100, x], change_us: [0, x],
    wake_us: [5, x], rouse_us: [1, x]}
 """
+SERVER = round_server(f"  l2fwd: {COSTS}") + HOSTING
 # Taking, loop, its own work and that of its addresses, giving.
 VNF = 35 + 60 + 5 + 50 + 50 + 15 + 20
 SOURCE_AND_SINK = 30 + 20
@@ -43,9 +35,7 @@ IN, ON, OUT = 20 + 30 + 25 + 20, 40 + 60 + 30 + 25 + 20, 40 + 60 + 30 + 10
 
 
 def server(tmp_path: Path, text: str = SERVER) -> DescribedServer:
-    file = tmp_path / "round.yaml"
-    file.write_text(text)
-    return read_server(file)[1]
+    return read_round(tmp_path, text)
 
 
 def hosted(

@@ -20,23 +20,11 @@ from headrace.ground.simulated.priced_layout import PricedLayout
 from headrace.ground.simulated.queueing import delays_ns
 from headrace.ground.simulated.refuse import check_covered
 from headrace.spec import document
-from headrace.spec.described import DescribedServer, read_server
+from headrace.spec.described import DescribedServer
+from headrace.spec.round_testdata import COSTS, read_round, round_server
 from headrace.spec.study import Experiment, expand
 
-SERVER = """
-name: round
-sources: {x: {kind: assumed, text: round numbers}}
-clock_mhz: [1000, x]
-cores_per_socket: 8
-levels:
-  - {name: L1, kib: [32, x], cycles: [4, x], gather_cycles: [1, x]}
-  - {name: memory, cycles: [250, x], gather_cycles: [20, x]}
-functions:
-  acl: &nf {base: [50, x, 10%], rx: [20, x], tx: [10, x], hand_over: [15, x], loop: [5, x],
-    poll: [0, x]}
-  lb: *nf
-traffic: {source: [30, x], sink: [20, x], hand_over: [10, x], idle: [10, x]}
-"""
+SERVER = round_server(f"  acl: &nf {COSTS.replace('50, x', '50, x, 10%')}\n  lb: *nf")
 STUDY = """
 name: two
 chain: [acl, lb]
@@ -49,9 +37,7 @@ workload: {{flows: {{count: 1000}}}}
 
 
 def server(tmp_path: Path, text: str = SERVER) -> DescribedServer:
-    file = tmp_path / "round.yaml"
-    file.write_text(text)
-    return read_server(file)[1]
+    return read_round(tmp_path, text)
 
 
 def of(

@@ -18,23 +18,12 @@ from headrace.layout.layout import SOURCE, Edge
 from headrace.record.facts import Observation
 from headrace.spec import document
 from headrace.spec.described import read_server
+from headrace.spec.round_testdata import COSTS, read_round, round_server
 from headrace.spec.study import expand
 
-SERVER = """
-name: round
-sources: {x: {kind: assumed, text: round numbers}}
-clock_mhz: [1000, x]
-cores_per_socket: 8
-levels:
-  - {name: L1, kib: [32, x], cycles: [4, x], gather_cycles: [1, x]}
-  - {name: memory, cycles: [250, x], gather_cycles: [20, x]}
-functions:
-  l3fwd: &nf {base: [50, x], rx: [20, x], tx: [10, x], hand_over: [15, x], loop: [5, x],
-    poll: [0, x]}
-  nat: {base: [100, x], rx: [20, x], tx: [10, x], hand_over: [15, x], loop: [5, x], poll: [0, x]}
-  l2fwd: *nf
-traffic: {source: [30, x], sink: [20, x], hand_over: [10, x], idle: [10, x]}
-"""
+SERVER = round_server(
+    f"  l3fwd: &nf {COSTS}\n  nat: {COSTS.replace('50, x', '100, x')}\n  l2fwd: *nf"
+)
 SCHEMA: dict[str, Any] = {
     "nfs": {
         "l3fwd": {"edges": ["out0", "out1"], "params": {}},
@@ -48,9 +37,7 @@ def up_of(
     tmp_path: Path, chain: str, lcores: str, more: str = "", shares: Any = None
 ) -> SimulatedDeployed:
     """`lcores`: of each segment of one function."""
-    file = tmp_path / "round.yaml"
-    file.write_text(SERVER)
-    described = read_server(file)[1]
+    described = read_round(tmp_path, SERVER)
     doc = document.parse(
         f"name: ways\nchain: {chain}\ndeployment:\n  execution: {lcores}\n"
         f"  lcores: {{traffic: [0, 7], chain: {'[1]' if 'rtc' in lcores else '[1, 2, 3]'}}}\n"
