@@ -11,20 +11,18 @@ lacks are added until there are none. Its solution is where searching begins, to
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import gcd, lcm
 from typing import Any, Literal
 
 import numpy as np
-from ortools.linear_solver import pywraplp
 
 from headrace.layout.cheapest import NEVER, Array, ChainWay, PricedWays, Prices, WayTables
 from headrace.layout.placing import capacity, lcores_of, segment_uses, up
+from headrace.layout.scaled_program import ScaledProgram
 from headrace.spec.placement import WHOLE, ChosenSegment, ModeBound, PlacementProblem
 
 SCALE = 10**12  # of prices in certificates
-_ELASTIC = 1e6  # what it costs to have less than is needed, so that there is always a solution
 BoundPart = Literal["all", "servers", "rest"]
 _ROUNDS = 200
 _CLOSE = 1e-7
@@ -200,48 +198,15 @@ def in_whole(prices: Prices) -> Prices:
     return Prices(whole(prices.areas), whole(prices.limits), whole(prices.chains))
 
 
-class _Master:
+class _Master(ScaledProgram):
     """The linear program over the ways that are known so far."""
 
     def __init__(self, relaxation: Relaxation) -> None:
-        self.of = relaxation
-        problem = relaxation.problem
-        self.solver = pywraplp.Solver.CreateSolver("GLOP")
-        solver, endless = self.solver, self.solver.infinity()
+        super().__init__(relaxation)
         self.columns: list[WayColumn] = []
         self.known: set[tuple[int, ChainWay]] = set()
         self.parts: list[Any] = []
         self.worth: list[float] = []
-        free = relaxation.free
-        lcores = relaxation.lcores()
-        self.goal = solver.Objective()
-        self.goal.SetMinimization()
-        self.level = solver.NumVar(0 if free else 1, endless if free else 1, "level")
-        self.goal.SetCoefficient(self.level, 1.0 if free else 0.0)
-        rooms = relaxation.limits()
-        self.areas = [self._row(float(n)) for n in lcores]
-        self.limits = [self._row(1.0) for _ in rooms]
-        self.rooms = [max(room, 1) for room in rooms]
-        self.chains = [solver.Constraint(1.0, 1.0) for _ in problem.chains]
-        self.goals: list[Any] = [
-            None if chain.within_ns is None else solver.Constraint(-endless, 1.0)
-            for chain in problem.chains
-        ]
-        for row in self.chains:
-            self._slack(row, 1.0)
-        for row in (*self.goals, *(() if free else (*self.areas, *self.limits))):
-            if row is not None:
-                self._slack(row, -1.0)
-
-    def _row(self, room: float) -> Any:
-        row = self.solver.Constraint(-self.solver.infinity(), 0.0)
-        row.SetCoefficient(self.level, -room)
-        return row
-
-    def _slack(self, row: Any, sign: float) -> None:
-        variable = self.solver.NumVar(0.0, self.solver.infinity(), "")
-        row.SetCoefficient(variable, sign)
-        self.goal.SetCoefficient(variable, _ELASTIC)
 
     def add(self, priced: PricedWays, shares: Array, first: bool) -> int:
         """Ways that are cheaper than what the program has; how many there were."""
@@ -261,17 +226,10 @@ class _Master:
         column = self._column(c, way, shares)
         self.known.add((c, way))
         self.columns.append(column)
-        part = self.solver.NumVar(0.0, self.solver.infinity(), "")
+        part = self.column(c, column.counted, column.limits, column.ns)
         self.parts.append(part)
-        self.goal.SetCoefficient(part, column.counted)
-        self.chains[c].SetCoefficient(part, 1.0)
         for area, used in column.lcores.items():
             self.areas[area].SetCoefficient(part, used)
-        for limit, used in column.limits.items():
-            self.limits[limit].SetCoefficient(part, used / self.rooms[limit])
-        within = self.of.problem.chains[c].within_ns
-        if within is not None:
-            self.goals[c].SetCoefficient(part, column.ns / within)
 
     def _column(self, c: int, way: ChainWay, shares: Array) -> WayColumn:
         problem, chain = self.of.problem, self.of.problem.chains[c]
@@ -295,22 +253,11 @@ class _Master:
 
     def solve(self) -> Relaxed | None:
         """None: the solver lost its way in rounding errors."""
-        if self.solver.Solve() != pywraplp.Solver.OPTIMAL:
+        if not self.solved():
             return None
-        problem = self.of.problem
-
-        def paid(rows: Sequence[Any], units: Sequence[float]) -> list[float]:
-            duals = [0.0 if row is None else -row.dual_value() for row in rows]
-            return [dual / unit for dual, unit in zip(duals, units, strict=True)]
-
-        prices = Prices(
-            np.array(paid(self.areas, [1.0] * len(self.areas))),
-            np.array(paid(self.limits, self.rooms)),
-            np.array(paid(self.goals, [float(c.within_ns or 1) for c in problem.chains])),
-        )
         parts = [part.solution_value() for part in self.parts]
-        self.worth = [row.dual_value() for row in self.chains]
-        return Relaxed(self.goal.Value(), prices, self.columns, parts)
+        self.worth = self.worths()
+        return Relaxed(self.goal.Value(), self.prices(), self.columns, parts)
 
 
 def first_server(problem: PlacementProblem) -> PlacementProblem:

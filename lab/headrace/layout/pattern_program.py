@@ -9,19 +9,18 @@ import bisect
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from ortools.linear_solver import pywraplp
 
 from headrace.layout.cheapest import Array, ChainWay
 from headrace.layout.lagrange import Relaxation
 from headrace.layout.patterns import ANY, ItemKind, KindPrices, Pattern, kind_of, price_of, rising
 from headrace.layout.placing import segment_uses
+from headrace.layout.scaled_program import ScaledProgram
 from headrace.spec.placement import ChosenSegment
 
-_ELASTIC = 1e6  # what it costs to have less than is needed, so that there is always a solution
 CLOSE = 1e-7
 
 Taken = tuple[tuple[int, int], ...]  # by segment: replicas, and the size of one
@@ -47,52 +46,24 @@ class SolvedProgram:
     worth: list[float]
 
 
-@dataclass
-class PatternProgram:
+class PatternProgram(ScaledProgram):
     """`kinds`: `any_kind` of each area among them."""
 
-    of: Relaxation
-    kinds: set[ItemKind]
-    grids: Sequence[tuple[int, ...]]
-    fluid: bool = True
-    sizes: dict[ItemKind, dict[int, Any]] = field(default_factory=dict)  # rows
-    ways: dict[ItemizedWay, None] = field(default_factory=dict)
-    patterns: dict[Pattern, None] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        problem, free = self.of.problem, self.of.free
-        self.solver = pywraplp.Solver.CreateSolver("GLOP")
-        solver, self.endless = self.solver, self.solver.infinity()
-        self.goal = solver.Objective()
-        self.goal.SetMinimization()
-        self.level = solver.NumVar(0 if free else 1, self.endless if free else 1, "level")
-        self.goal.SetCoefficient(self.level, 1.0 if free else 0.0)
-        counted, common = self.of.counted()
+    def __init__(
+        self,
+        of: Relaxation,
+        kinds: set[ItemKind],
+        grids: Sequence[tuple[int, ...]],
+        fluid: bool = True,
+    ) -> None:
+        super().__init__(of)
+        self.kinds, self.grids, self.fluid = kinds, grids, fluid
+        self.sizes: dict[ItemKind, dict[int, Any]] = {}  # rows
+        self.ways: dict[ItemizedWay, None] = {}
+        self.patterns: dict[Pattern, None] = {}
+        counted, common = of.counted()
         self.counted = [one / common for one in counted]
-        self.rooms = [max(room, 1) for room in self.of.limits()]
-        self.areas = [self._row(float(n)) for n in self.of.lcores()]
-        self.limits = [self._row(1.0) for _ in self.rooms]
         self.loads = [self._row(0.0) for _ in self.areas]
-        self.chains = [solver.Constraint(1.0, 1.0) for _ in problem.chains]
-        self.goals: list[Any] = [
-            None if chain.within_ns is None else solver.Constraint(-self.endless, 1.0)
-            for chain in problem.chains
-        ]
-        for row in self.chains:
-            self._slack(row, 1.0)
-        for row in (*self.goals, *(() if free else (*self.areas, *self.limits))):
-            if row is not None:
-                self._slack(row, -1.0)
-
-    def _row(self, room: float) -> Any:
-        row = self.solver.Constraint(-self.endless, 0.0)
-        row.SetCoefficient(self.level, -room)
-        return row
-
-    def _slack(self, row: Any, sign: float) -> None:
-        variable = self.solver.NumVar(0.0, self.endless, "")
-        row.SetCoefficient(variable, sign)
-        self.goal.SetCoefficient(variable, _ELASTIC)
 
     def _items(self, part: Any, items: Iterable[tuple[ItemKind, int]], sign: float) -> None:
         """While it is `fluid`, kinds that stand for many segments have one row, of all loads."""
@@ -131,21 +102,14 @@ class PatternProgram:
         if (chain, way, taken) in self.ways:
             return False
         self.ways[chain, way, taken] = None
-        part = self.solver.NumVar(0.0, self.endless, "")
         items: list[tuple[ItemKind, int]] = []
         for key, (count, size) in zip(way.segments, taken, strict=True):
             items += [(kind_of(self.kinds, chain, key), size)] * count
-        self._items(part, items, 1.0)
-        limits: Counter[int] = Counter()
+        limits: dict[int, float] = {}
         for limit, amount in self._uses(chain, way):
-            limits[limit] += amount
-        for limit, used in limits.items():
-            self.limits[limit].SetCoefficient(part, used / self.rooms[limit])
-        ns, within = self._ns(chain, way), self.of.problem.chains[chain].within_ns
-        if within is not None:
-            self.goals[chain].SetCoefficient(part, ns / within)
-        self.chains[chain].SetCoefficient(part, 1.0)
-        self.goal.SetCoefficient(part, float(self.of.weight * ns))
+            limits[limit] = limits.get(limit, 0.0) + amount
+        ns = self._ns(chain, way)
+        self._items(self.column(chain, float(self.of.weight * ns), limits, ns), items, 1.0)
         return True
 
     def _ns(self, chain: int, way: ChainWay) -> int:
@@ -176,13 +140,8 @@ class PatternProgram:
 
     def solve(self) -> SolvedProgram | None:
         """None: the solver lost its way in rounding errors."""
-        if self.solver.Solve() != pywraplp.Solver.OPTIMAL:
+        if not self.solved():
             return None
-
-        def paid(rows: Iterable[Any], units: Iterable[float]) -> Array:
-            duals = [0.0 if row is None else max(0.0, -row.dual_value()) for row in rows]
-            return np.array([dual / unit for dual, unit in zip(duals, units, strict=True)])
-
         kinds = {}
         for kind in self.kinds:
             if kind.chain == ANY and self.fluid:
@@ -191,15 +150,11 @@ class PatternProgram:
                 continue
             rows = self.sizes.get(kind, {}).items()
             kinds[kind] = rising({size: max(0.0, -row.dual_value()) for size, row in rows})
-        goals = [float(chain.within_ns or 1) for chain in self.of.problem.chains]
+        paid = self.prices()
         prices = PatternPrices(
-            kinds,
-            paid(self.areas, [1.0] * len(self.areas)),
-            paid(self.limits, self.rooms),
-            paid(self.goals, goals),
+            kinds, *(np.maximum(0.0, one) for one in (paid.areas, paid.limits, paid.chains))
         )
-        worth = [row.dual_value() for row in self.chains]
-        return SolvedProgram(self.goal.Value(), prices, worth)
+        return SolvedProgram(self.goal.Value(), prices, self.worths())
 
     def way_gains(self, solved: SolvedProgram, chain: int, way: ChainWay, taken: Taken) -> bool:
         """At the program's own prices."""
