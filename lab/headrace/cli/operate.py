@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from headrace.cli.run import Claims, Inputs, On, Spec
+from headrace.cli.run import AsJson, Check, Claims, Inputs, On, Out, Spec
 
 
 def operate(
@@ -21,16 +20,9 @@ def operate(
         list[str] | None,
         typer.Option("--policy", help="headrace, oracle, static, rsspp, metron: one, or several."),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", help="The bundle's directory; runs/NAME-TIME by default."),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object: bundle and results.")
-    ] = False,
-    check: Annotated[
-        bool, typer.Option("--check", help="Check the spec and its files, and stop.")
-    ] = False,
+    out: Out = None,
+    as_json: AsJson = False,
+    check: Check = False,
     claims: Claims = False,
     on: On = None,
     inputs: Inputs = None,

@@ -16,6 +16,20 @@ Spec = Annotated[
     Path, typer.Argument(help="A spec (YAML), a bundle to replay, or a study of headrace's own.")
 ]
 
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="The bundle's directory; runs/NAME-TIME by default."),
+]
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object: bundle and results.")]
+
+Check = Annotated[
+    bool,
+    typer.Option(
+        "--check", help="Check the spec, its files and lcores, show what would run, and stop."
+    ),
+]
+
 On = Annotated[
     str | None,
     typer.Option(
@@ -66,21 +80,11 @@ Inputs = Annotated[
 
 def run(
     spec: Spec = Path("quickstart"),
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", help="The bundle's directory; runs/NAME-TIME by default."),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object: bundle and results.")
-    ] = False,
+    out: Out = None,
+    as_json: AsJson = False,
     wait: Wait = WAIT_S,
     settled: Settled = 0.0,
-    check: Annotated[
-        bool,
-        typer.Option(
-            "--check", help="Check the spec, its files and lcores, show what would run, and stop."
-        ),
-    ] = False,
+    check: Check = False,
     group: Annotated[
         str | None, typer.Option("--group", help="Only the points of this group.")
     ] = None,
