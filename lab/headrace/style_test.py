@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import headrace
@@ -32,12 +32,18 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 Documented = ast.Module | ast.ClassDef | Function
 
 
-def nodes() -> Iterator[tuple[str, ast.AST]]:
-    """Every node of the lab's code, tests among it, with its file."""
-    for file in sorted(HOUSE.rglob("*.py")):
-        place = str(file.relative_to(HOUSE))
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            yield place, node
+Node = ast.FunctionDef | ast.AsyncFunctionDef | ast.Module | ast.ClassDef | ast.Name | ast.arg
+
+
+@cache
+def nodes() -> list[tuple[str, Node]]:
+    """The nodes that are looked at here, of the lab's code, tests among it, each with its file."""
+    return [
+        (str(file.relative_to(HOUSE)), node)
+        for file in sorted(HOUSE.rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, Node)
+    ]
 
 
 def test_functions_fit_a_screen() -> None:
