@@ -18,8 +18,6 @@ from headrace.cli import _groups as groups
 from headrace.cli._console import print_json, stdout
 from headrace.cli._live import listen, watched
 from headrace.cli._operated import OperateOptions, operated
-from headrace.cli.report import finish_run
-from headrace.cli.tune import is_tuned, replay
 from headrace.errors import BadInput, HeadraceError, bad_value
 from headrace.ground.choose import Grounds, simulated
 from headrace.ground.contract import Checked
@@ -28,7 +26,6 @@ from headrace.host.settle import settle
 from headrace.measure.estimate import deployments, study_s
 from headrace.measure.progress import Progress
 from headrace.measure.results import agreement
-from headrace.measure.session import new_bundle, session
 from headrace.record.again import document_of
 from headrace.record.bundle import Bundle, check_new
 from headrace.record.chaos import CHAOS
@@ -74,8 +71,8 @@ def run_study(asked: RunOptions) -> None:
     spec, out, as_json = asked.spec, asked.out, asked.as_json
     _one_of(asked.show, asked.check)
     _not_here(spec)
-    if is_bundle(spec) and is_tuned(spec):
-        return _replay_tuned(asked)
+    if is_bundle(spec) and _replayed_tuned(asked):
+        return
     _say_command(spec)
     server = _replayed_on(spec) if asked.on is None else asked.on
     doc = on_server(_with_inputs(open_spec(spec, trusted=asked.trust), asked.inputs), server)
@@ -170,7 +167,11 @@ def _end(
     chosen.complain()
 
 
-def _replay_tuned(asked: RunOptions) -> None:
+def _replayed_tuned(asked: RunOptions) -> bool:
+    from headrace.cli.tune import is_tuned, replay  # few bundles are of `tune`
+
+    if not is_tuned(asked.spec):
+        return False
     others = ("check", "group", "figure", "point", "quick", "show", "claims", "live")  # a study's
     for name in (name for name in others if getattr(asked, name)):
         option = "list" if name == "show" else name
@@ -178,6 +179,7 @@ def _replay_tuned(asked: RunOptions) -> None:
             f"--{option}: {asked.spec} is a bundle of `headrace tune`; allowed: --out, --json"
         )
     replay(asked.spec, asked.out, asked.as_json)
+    return True
 
 
 def _wanted(spec: Path, asked: RunOptions) -> Wanted:
@@ -207,6 +209,8 @@ def measure_study(
     compared: dict[str, str] | None = None,
 ) -> tuple[Path, list[Result], tuple[JudgedClaim, ...]]:
     """The bundle, its results and what came of the claims. `compared`: sides a and b, by name."""
+    from headrace.measure.session import new_bundle, session  # now: a check measures nothing
+
     if checked.lacking is not None:
         raise HeadraceError(checked.lacking)
     console = Console(stderr=True, highlight=False)
@@ -220,7 +224,7 @@ def measure_study(
 
     def report(target: Path, shown: bool) -> None:
         claimed.judge(target, chosen.study)
-        finish_run(target, stdout() if shown and not as_json else None)
+        _finished(target, stdout() if shown and not as_json else None)
 
     with watched(listening, chosen.study.name, writer.path, console) as observer:
         progress = Progress(console, number, study_s(checked) / number, observer)
@@ -239,15 +243,21 @@ def _unharmed(results: list[Result]) -> None:
         raise HeadraceError(f"the host did not come through unharmed: {' '.join(texts)}")
 
 
+def _finished(bundle: Path, console: Console | None) -> Path:
+    from headrace.cli.report import finish_run  # now: a check loads nothing of reports
+
+    return finish_run(bundle, console)
+
+
 def _told(
     bundle: Path, results: list[Result], judged: tuple[JudgedClaim, ...], as_json: bool
 ) -> None:
     if as_json:
-        finish_run(bundle, None)
+        _finished(bundle, None)
         print_json(run_output(bundle, results, judged))
         return
     out = stdout()
-    page = finish_run(bundle, out)
+    page = _finished(bundle, out)
     for line in agreement(results):
         out.print(line, markup=False, soft_wrap=True)
     if judged:

@@ -113,6 +113,16 @@ def test_help_needs_no_library_that_takes_long(
     assert line in done.stdout and done.stdout.endswith("set()\n"), done.stdout + done.stderr
 
 
+SLOW = {"numpy", "duckdb", "pyroute2", "asyncssh", "MLRsearch", "hdrh", "dpkt", "jinja2"}
+
+
+@pytest.mark.parametrize("module", ["cli._study_run", "ground.chains"])
+def test_a_check_needs_none_of_what_measures(module: str) -> None:
+    """`run --check` loads these two: half as long as with the libraries that trials need."""
+    done = python(f"import sys, headrace.{module}; print({SLOW} & {{*sys.modules}})")
+    assert (done.stdout, done.stderr) == ("set()\n", "")
+
+
 @pytest.mark.parametrize("where", ["__main__.notice", "cli.importlib.import_module"])
 def test_an_interrupt_while_it_starts(where: str) -> None:
     """Ctrl-C before and while a command's libraries are loaded."""

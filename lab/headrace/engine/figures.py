@@ -22,7 +22,6 @@ from headrace.engine.link_counts import SinkCounts
 from headrace.engine.plan import Path
 from headrace.engine.plan_document import Plan, PlanLink
 from headrace.engine.reading import Reading, WayTraffic, Wires, flow
-from headrace.model.undisturbed import capacity
 from headrace.record.counters import Counters
 from headrace.record.facts import Facts, Observation
 from headrace.record.figures import L1_OVERHEAD_BYTES, Figures, LatencyFloor
@@ -67,6 +66,8 @@ def observations(context: Context, reading: Reading) -> list[Observation]:
 def _observation(
     context: Context, reading: Reading, counters: Counters, grown: Books, ways: tuple[Path, ...]
 ) -> Observation:
+    from headrace.model import undisturbed  # numpy: who measures nothing starts without it
+
     total = _Total.of([flow(reading, way) for way in ways])
     settled = settled_of(grown, reading, ways, len(context.ways))
     owners = [way.direction for way in ways] if len(context.ways) > 1 else ["forward", "reverse"]
@@ -104,7 +105,7 @@ def _observation(
         flows=_flows(reading, ways),
         calibration=context.calibration,
         segments=context.segments,
-        capacity=capacity([[sliced]]),
+        capacity=undisturbed.capacity([[sliced]]),
         counters=counters,
         labels=context.labels,
     )

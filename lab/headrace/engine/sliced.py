@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from headrace.engine.running import RunningEngine
 from headrace.record.frozen import Record
 from headrace.record.slices import ReplicaSlices
@@ -59,6 +57,8 @@ def columns_of(reply: SlicesReply) -> tuple[ReplicaSlices, ...]:
 
 
 def _columns(reply: SlicesReply, segment: str, index: int, one: SlicedReplica) -> ReplicaSlices:
+    import numpy as np  # whoever measures nothing starts without it
+
     table = np.array(one.rows, dtype=np.float64).reshape(len(one.rows), len(reply.columns))
     return ReplicaSlices(
         segment=segment,

@@ -24,7 +24,6 @@ from headrace.ground.engine_check import (
     output_files,
     with_captures,
 )
-from headrace.ground.engines.engine_point import foreign_point
 from headrace.ground.floor import Floors
 from headrace.ground.hosted.ground import hosted_point
 from headrace.ground.inline import EnginePoint, inline_point
@@ -137,6 +136,8 @@ Maker = Callable[[Experiment, PlanCheck, list[int], Floors], EnginePoint]
 
 def _maker(experiment: Experiment) -> Maker:
     if experiment.engine != HEADRACE:
+        from headrace.ground.engines.engine_point import foreign_point  # few studies have one
+
         return foreign_point
     if experiment.study.testbed is not None:
         return wired_point

@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import BaseModel
 
 from headrace.collect.collector import Targets
 from headrace.engine.counts import EngineInfo
 from headrace.engine.plan_document import PlanEngine
-from headrace.ground.operable import Operable
 from headrace.host.state import RunState
 from headrace.host.stopwatch import Stopwatch
 from headrace.record.convergence import RouteChange
@@ -34,6 +33,9 @@ from headrace.spec.collect import Collect
 from headrace.spec.deployment import Deployment
 from headrace.spec.document import Document
 from headrace.spec.measure import Measure
+
+if TYPE_CHECKING:
+    from headrace.ground.operable import Operable  # numpy: not for a start
 
 
 @dataclass(frozen=True)

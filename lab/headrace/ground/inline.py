@@ -36,8 +36,6 @@ from headrace.ground.floor import Floor, Floors
 from headrace.host import store
 from headrace.host.programs import find_engine
 from headrace.host.state import telemetry_sockets
-from headrace.model.locate import not_from_memory
-from headrace.model.undisturbed import left_alone
 from headrace.record.facts import Observation
 from headrace.record.resolved import ResolvedChain, ResolvedExperiment
 from headrace.record.segments import Segment
@@ -268,6 +266,8 @@ class DeployedEngine(TrialsOnly):
         figures, calibration = observation.figures, self._calibration
         if not figures.located or calibration is None:
             return observation
+        from headrace.model.locate import not_from_memory  # numpy
+
         located = tuple(
             one.model_copy(update={"corrected": not_from_memory(one.classes, calibration.locate)})
             for one in figures.located
@@ -286,6 +286,8 @@ class DeployedEngine(TrialsOnly):
             since = self.engine.read().tsc
             time.sleep(seconds)
             until = self.engine.read().tsc
+        from headrace.model.undisturbed import left_alone  # numpy: not for a start
+
         return left_alone(slices_of(self.engine, since, until))
 
 

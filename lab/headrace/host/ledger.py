@@ -16,9 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from pyroute2 import IPRoute, NetlinkError, netns
-
-from headrace.host import builds, cgroups, runtime
+from headrace.host import builds, cgroups, netlink, runtime
 from headrace.host.settings import restore
 from headrace.host.state import Process, kill, unwritable
 from headrace.host.tool import installed
@@ -144,21 +142,21 @@ def _wait_until(done: Callable[[], bool]) -> None:
 
 
 def _remove_netns(name: str) -> bool:
-    if name not in netns.listnetns():
+    if name not in netlink.netns.listnetns():
         return False
     try:
-        netns.remove(name)
+        netlink.netns.remove(name)
     except FileNotFoundError:
         return False
     return True
 
 
 def _remove_link(name: str) -> bool:
-    with IPRoute() as ip:
+    with netlink.IPRoute() as ip:
         for index in ip.link_lookup(ifname=name):
             try:
                 ip.link("del", index=index)
-            except NetlinkError:
+            except netlink.NetlinkError:
                 return False  # its peer's end went first
             return True
     return False

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from pyroute2 import IPRoute, NetlinkError
-
 from headrace.errors import HeadraceError
+from headrace.host import netlink
 from headrace.host.ledger import Ledger
 
 T = TypeVar("T")
@@ -92,7 +91,7 @@ def _make_here(path: Path) -> None:
     own = f"/proc/self/task/{threading.get_native_id()}/ns/net"
     _check(_libc.mount(own.encode(), bytes(path), b"none", _MS_BIND, None))
     _set_sysctls()
-    with IPRoute() as ip:
+    with netlink.IPRoute() as ip:
         ip.link("set", index=_LOOPBACK, state="up")
 
 
@@ -132,12 +131,12 @@ def add_veth(host_end: str, namespace: str, name: str, mac: str | None, ledger: 
     if mac:
         peer["address"] = mac
     try:
-        with IPRoute() as ip:
+        with netlink.IPRoute() as ip:
             ip.link("add", ifname=host_end, kind="veth", peer=peer)
             index = int(ip.link_lookup(ifname=host_end)[0])
             ip.link("set", index=index, state="up")
             return index
-    except NetlinkError as error:
+    except netlink.NetlinkError as error:
         raise HeadraceError(f"veth {host_end}: cannot be made: {error}") from None
 
 
@@ -196,7 +195,7 @@ def know(namespace: str, device: str, neighbours: Mapping[str, str]) -> None:
     """Neighbours (address: MAC) that nobody answers ARP for: no kernel reads their frames."""
 
     def add() -> None:
-        with IPRoute() as ip:
+        with netlink.IPRoute() as ip:
             index = ip.link_lookup(ifname=device)[0]
             for address, mac in neighbours.items():
                 ip.neigh("replace", dst=address, lladdr=mac, ifindex=index, state="permanent")
@@ -221,7 +220,7 @@ def counts(namespace: str) -> dict[str, InterfaceCount]:
 def counts_here() -> dict[str, InterfaceCount]:
     """In the namespace that this process is in."""
     counts = {}
-    with IPRoute() as ip:
+    with netlink.IPRoute() as ip:
         for link in ip.get_links():
             s = link.get_attr("IFLA_STATS64")
             if s:
@@ -237,7 +236,7 @@ def set_up(namespace: str, name: str) -> None:
 
 
 def _set_link(name: str, **change: object) -> None:
-    with IPRoute() as ip:
+    with netlink.IPRoute() as ip:
         ip.link("set", index=ip.link_lookup(ifname=name)[0], **change)
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.ground.contract import Checked, Offer, Point
-from headrace.model.undisturbed import of_usual_state, usual_line
 from headrace.record.slices import Sliced
 
 KEPT = 60  # trials of a start: a search at its own has fewer, and an hour of them is no better
@@ -64,6 +63,8 @@ class Starts:
     def line(self) -> float | None:
         """What a line between lcores cost in the state that most slices of all starts are of: what
         is compared is of one state of the machine."""
+        from headrace.model.undisturbed import usual_line  # numpy: not for a check
+
         every = (
             one for starts in self._kept.values() for start in starts.values() for one in start
         )
@@ -71,6 +72,8 @@ class Starts:
 
     def last_counts(self) -> bool:
         """Whether the lcores were mostly where they usually are while the last start ran."""
+        from headrace.model.undisturbed import of_usual_state
+
         line = self.line()
         last = [one for starts in self._kept.values() for one in starts.get(self._begun, ())]
         return not last or min(of_usual_state(one, line) for one in last) >= MOSTLY

@@ -1,18 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Latency and its variation out of the sink's histogram."""
+"""Latency and its variation out of the sink's histogram.
+
+numpy and the histogram's library are loaded with the first histogram: a command that measures
+nothing starts without them.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
 from collections.abc import Sequence
-
-import numpy as np
-from hdrh.histogram import HdrHistogram
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from headrace.record.figures import LatencyNs, PdvNs
 from headrace.record.frozen import Record
+
+if TYPE_CHECKING:
+    import numpy as np
+    from hdrh.histogram import HdrHistogram
+    from numpy.typing import NDArray
 
 
 class Histogram(Record):
@@ -46,6 +52,8 @@ def decode(encoded: str | None) -> HdrHistogram | None:
     """None when there is no histogram or nothing in it."""
     if not encoded:
         return None
+    from hdrh.histogram import HdrHistogram
+
     try:
         base64.b64decode(encoded, validate=True)
         histogram = HdrHistogram.decode(encoded)
@@ -68,6 +76,8 @@ def merge(encoded: list[str]) -> str | None:
 def recorded(histogram: HdrHistogram) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Buckets that have packets, the smallest values first: each one's highest value, ns, and its
     packets. The library's own iterator does this in Python, bucket by bucket, empty ones too."""
+    import numpy as np
+
     counts = np.ctypeslib.as_array(histogram.counts).astype(np.int64)
     index = np.flatnonzero(counts)
     half, shift = histogram.sub_bucket_half_count, histogram.sub_bucket_half_count_magnitude
@@ -80,6 +90,8 @@ def recorded(histogram: HdrHistogram) -> tuple[NDArray[np.int64], NDArray[np.int
 
 def percentiles(histogram: HdrHistogram, quantiles: Sequence[float]) -> list[float]:
     """The value, ns, that this share of the packets does not exceed, as the library rounds it."""
+    import numpy as np
+
     values, counts = recorded(histogram)
     reached = np.cumsum(counts)
     wanted = np.maximum((np.asarray(quantiles) * reached[-1] + 0.5).astype(np.int64), 1)

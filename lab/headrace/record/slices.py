@@ -5,14 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, TypeAlias
 
 from headrace.record.counters import Counters
 from headrace.record.segments import Segment
 
-Column = npt.NDArray[np.float64]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+Column: TypeAlias = "npt.NDArray[np.float64]"
 
 
 @dataclass(frozen=True)

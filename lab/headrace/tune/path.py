@@ -15,10 +15,8 @@ from functools import partial
 from pathlib import Path
 from socket import AF_INET, SOCK_DGRAM, socket
 
-from pyroute2 import IPRoute, NetlinkError, netns
-
 from headrace.errors import HeadraceError
-from headrace.host import settings
+from headrace.host import netlink, settings
 from headrace.host.ledger import Ledger
 from headrace.host.plumbing import make_namespace, within
 from headrace.record.frozen import Record
@@ -68,7 +66,7 @@ def build(tag: str, ledger: Ledger) -> ServerPath:
     try:
         _bridge(names["server"])
         stations = [_station(names["server"], names[role], i + 1) for i, role in enumerate("ab")]
-    except NetlinkError as error:
+    except netlink.NetlinkError as error:
         raise HeadraceError(f"the path cannot be made: {error}") from None
     server = str(_NAMESPACES / names["server"])
     _filter(server)
@@ -80,7 +78,7 @@ def rebuild(tag: str, ledger: Ledger) -> ServerPath:
     take all the memory that reassembly may have, for half a minute (net.ipv4.ipfrag_time), and what
     comes meanwhile is lost."""
     for role in _ROLES:
-        netns.remove(f"{tag}{role}")
+        netlink.netns.remove(f"{tag}{role}")
     path = build(tag, ledger)
     within(path.sender.namespace, partial(_find, path.receiver.address))
     return path
@@ -95,7 +93,7 @@ def _find(address: str) -> None:
 
 def _bridge(server: str) -> None:
     def make() -> None:
-        with IPRoute() as ip:
+        with netlink.IPRoute() as ip:
             ip.link("add", ifname=BRIDGE, kind="bridge", br_stp_state=0, br_mcast_snooping=0)
             ip.link("set", index=ip.link_lookup(ifname=BRIDGE)[0], state="up")
 
@@ -106,13 +104,13 @@ def _station(server: str, name: str, number: int) -> Station:
     port, address = f"port{number}", f"10.71.0.{number}"
 
     def join() -> None:
-        with IPRoute() as ip:
+        with netlink.IPRoute() as ip:
             ip.link("add", ifname=port, kind="veth", peer={"ifname": "eth0", "net_ns_fd": name})
             master = ip.link_lookup(ifname=BRIDGE)[0]
             ip.link("set", index=ip.link_lookup(ifname=port)[0], master=master, state="up")
 
     def settle() -> str:
-        with IPRoute() as ip:
+        with netlink.IPRoute() as ip:
             index = ip.link_lookup(ifname="eth0")[0]
             ip.addr("add", index=index, address=address, prefixlen=24)
             ip.link("set", index=index, state="up")

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-
-from pyroute2 import IPRoute
+from typing import Any
 
 from headrace.collect.collector import Held, Targets
 from headrace.collect.cores import core_clock
@@ -29,7 +28,7 @@ from headrace.ground.appliances.graph import (
     environment,
 )
 from headrace.ground.appliances.sriov import Sriov
-from headrace.host import cpu, runtime
+from headrace.host import cpu, netlink, runtime
 from headrace.host.ledger import Ledger
 from headrace.host.plumbing import (
     InterfaceCount,
@@ -301,7 +300,7 @@ def configure(namespace: str, node: ContainerNode) -> None:
 
 
 def _configure(node: ContainerNode) -> None:
-    with IPRoute() as ip:
+    with netlink.IPRoute() as ip:
         for interface in node.interfaces:
             index = ip.link_lookup(ifname=interface.device)[0]
             ip.addr("add", index=index, address=interface.address, prefixlen=24)
@@ -312,7 +311,7 @@ def _configure(node: ContainerNode) -> None:
             _add_route(ip, route.destination, route.via)
 
 
-def _add_route(ip: IPRoute, destination: str, via: tuple[str, ...]) -> None:
+def _add_route(ip: Any, destination: str, via: tuple[str, ...]) -> None:
     if len(via) == 1:
         ip.route("add", dst=destination, gateway=via[0])
     else:

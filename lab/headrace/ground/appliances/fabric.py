@@ -10,11 +10,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from pyroute2 import IPRoute, NetlinkError
-
 from headrace.errors import HeadraceError
 from headrace.ground.appliances.addressing import NodeInterface
-from headrace.host import cpu
+from headrace.host import cpu, netlink
 from headrace.host.ledger import Ledger
 from headrace.host.openvswitch import OpenVswitch
 from headrace.host.plumbing import (
@@ -109,18 +107,18 @@ class Bridge(Apart):
     def _add_lan(self, lan: int) -> None:
         name = self._bridge(lan)
         try:
-            with IPRoute() as ip:
+            with netlink.IPRoute() as ip:
                 # No spanning tree, no snooping: nothing of the bridge's own on the LAN.
                 ip.link("add", ifname=name, kind="bridge", br_stp_state=0, br_mcast_snooping=0)
                 ip.link("set", index=ip.link_lookup(ifname=name)[0], state="up")
-        except NetlinkError as error:
+        except netlink.NetlinkError as error:
             raise HeadraceError(f"bridge {name}: cannot be made: {error}") from None
 
     def _attach(self, namespace: str, interface: NodeInterface) -> FabricPort:
         number = self._next()
         host_end = f"{self.tag}p{number}"
         index = add_veth(host_end, namespace, interface.device, interface.mac, self.ledger)
-        with IPRoute() as ip:
+        with netlink.IPRoute() as ip:
             master = ip.link_lookup(ifname=self._bridge(interface.lan))[0]
             ip.link("set", index=index, master=master)
         return FabricPort(interface.lan, host_end, interface.mac, number)
@@ -179,24 +177,24 @@ class Macvlan(Apart):
     def _add_lan(self, lan: int) -> None:
         name = self._parent(lan)
         try:
-            with IPRoute() as ip:
+            with netlink.IPRoute() as ip:
                 ip.link("add", ifname=name, kind="veth", peer=f"{self.tag}n{lan}")
                 for end in (name, f"{self.tag}n{lan}"):
                     ip.link("set", index=ip.link_lookup(ifname=end)[0], state="up")
-        except NetlinkError as error:
+        except netlink.NetlinkError as error:
             raise HeadraceError(f"macvlan parent {name}: cannot be made: {error}") from None
 
     def _attach(self, namespace: str, interface: NodeInterface) -> FabricPort:
         number = self._next()
         name = f"{self.tag}p{number}"
         try:
-            with IPRoute() as ip:
+            with netlink.IPRoute() as ip:
                 parent = ip.link_lookup(ifname=self._parent(interface.lan))[0]
                 ip.link("add", ifname=name, kind="macvlan", link=parent, macvlan_mode="bridge",
                         address=interface.mac)  # fmt: skip
                 ip.link("set", index=ip.link_lookup(ifname=name)[0], net_ns_fd=namespace)
             rename(namespace, name, interface.device)
-        except NetlinkError as error:
+        except netlink.NetlinkError as error:
             raise HeadraceError(f"macvlan {name}: cannot be made: {error}") from None
         return FabricPort(interface.lan, "", interface.mac, number)
 

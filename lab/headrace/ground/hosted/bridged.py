@@ -8,11 +8,10 @@ import time
 from functools import partial
 from typing import Any
 
-from pyroute2 import IPRoute, NetlinkError
-
 from headrace.errors import HeadraceError
 from headrace.ground.hosted.ports import SwitchPort
 from headrace.ground.hosted.switch import Switch, SwitchCounts
+from headrace.host import netlink
 from headrace.host.ledger import Ledger
 from headrace.host.plumbing import (
     add_veth,
@@ -77,10 +76,10 @@ class KernelBridge(Switch):
     def _make_bridge(self) -> None:
         name = self._bridge
         try:
-            with IPRoute() as ip:
+            with netlink.IPRoute() as ip:
                 ip.link("add", ifname=name, kind="bridge", br_stp_state=0, br_mcast_snooping=0)
                 ip.link("set", index=ip.link_lookup(ifname=name)[0], state="up")
-        except NetlinkError as error:
+        except netlink.NetlinkError as error:
             raise HeadraceError(f"bridge {name}: cannot be made: {error}") from None
 
     @property
@@ -119,7 +118,7 @@ class KernelBridge(Switch):
 
 def _counted() -> dict[str, SwitchCounts]:
     """By the kernel's own statistics of this namespace's interfaces."""
-    with IPRoute() as ip:
+    with netlink.IPRoute() as ip:
         links = {str(link.get_attr("IFLA_IFNAME")): link for link in ip.get_links()}
     return {
         name: SwitchCounts(
@@ -131,12 +130,12 @@ def _counted() -> dict[str, SwitchCounts]:
 
 
 def _lengthen(name: str) -> None:
-    with IPRoute() as ip:
+    with netlink.IPRoute() as ip:
         ip.link("set", index=ip.link_lookup(ifname=name)[0], mtu=_MTU)
 
 
 def _attach(bridge: str, end: str, mac: str) -> None:
-    with IPRoute() as ip:
+    with netlink.IPRoute() as ip:
         index = ip.link_lookup(ifname=end)[0]
         master = ip.link_lookup(ifname=bridge)[0]
         ip.link("set", index=index, mtu=_MTU, master=master, state="up")
@@ -147,7 +146,7 @@ def _attach(bridge: str, end: str, mac: str) -> None:
 def _await_forwarding(ends: list[str]) -> None:
     """Without spanning tree that is when their carriers are there."""
     deadline = time.monotonic() + _AFTER_S
-    with IPRoute() as ip:
+    with netlink.IPRoute() as ip:
         for end in ends:
             index = ip.link_lookup(ifname=end)[0]
             while not any(link.get_attr("IFLA_CARRIER") for link in ip.get_links(index)):

@@ -7,13 +7,12 @@ import secrets
 import time
 from functools import partial
 
-from pyroute2 import IPRoute
-
 from headrace.engine.counts import EngineCounts
 from headrace.engine.link_counts import DeviceCounts, PortCounts
 from headrace.engine.plan_document import Plan
 from headrace.errors import HeadraceError
 from headrace.ground.hosted.sriov import Function, OnNic
+from headrace.host import netlink
 from headrace.host.ledger import Ledger
 from headrace.host.plumbing import counts, make_namespace, no_offloads, set_up, within
 from headrace.host.sriov import Functions
@@ -101,6 +100,6 @@ class NicFunctions:
 
 
 def _carrier(name: str) -> bool:
-    with IPRoute() as ip:
+    with netlink.IPRoute() as ip:
         links = ip.get_links(*ip.link_lookup(ifname=name))
         return any(link.get_attr("IFLA_CARRIER") for link in links)

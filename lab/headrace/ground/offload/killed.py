@@ -15,8 +15,6 @@ from functools import partial
 from pathlib import Path as FilePath
 from typing import Any
 
-from pyroute2 import netns
-
 from headrace.engine.plan import Path
 from headrace.engine.plan_document import SINK_LINK, Plan, PlanInput, PlanLink, passing, ring
 from headrace.engine.reading import sending
@@ -28,6 +26,7 @@ from headrace.ground.offload.fpm import destinations, prefixes, write_addresses
 from headrace.ground.offload.plan import ROUTER, macs
 from headrace.ground.offload.service import Service
 from headrace.ground.offload.up import ServiceUp
+from headrace.host import netlink
 from headrace.host.programs import find_engine
 from headrace.record.resolved import ResolvedExperiment
 from headrace.record.segments import Segment
@@ -248,7 +247,7 @@ class RoutersUp(ServiceUp):
         spec, folder = self.service.spec, self._site.state.path
         names = {namespaces.of(spec, name) for name in spec.vnfs}
         return [
-            *sorted(names & set(netns.listnetns())),
+            *sorted(names & set(netlink.netns.listnetns())),
             *([str(folder)] if folder.exists() else []),
             *_processes_of(str(folder)),
         ]

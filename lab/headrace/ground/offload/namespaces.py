@@ -6,8 +6,7 @@ from __future__ import annotations
 import ipaddress
 from pathlib import Path
 
-from pyroute2 import IPRoute
-
+from headrace.host import netlink
 from headrace.host.ledger import Ledger
 from headrace.host.plumbing import make_namespace, within
 from headrace.spec.offload import OffloadService, RouterVnf
@@ -52,7 +51,7 @@ def configure(spec: OffloadService) -> None:
 
 
 def _addresses(vnf: RouterVnf) -> None:
-    with IPRoute() as ip:
+    with netlink.IPRoute() as ip:
         for device, interface in vnf.interfaces.items():
             index = ip.link_lookup(ifname=device)[0]
             ip.link("set", index=index, state="up")
@@ -69,6 +68,6 @@ def add_neighbour(spec: OffloadService, vnf: str, device: str, address: str, mac
 
 
 def _neighbour(device: str, address: str, mac: str) -> None:
-    with IPRoute() as ip:
+    with netlink.IPRoute() as ip:
         index = ip.link_lookup(ifname=device)[0]
         ip.neigh("replace", dst=address, lladdr=mac, ifindex=index, state=_PERMANENT)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import ctypes
+import importlib
 import json
 import os
 import queue
@@ -69,6 +70,7 @@ def guarded(work: Callable[[], None]) -> NoReturn:
 
 def serve(about: About) -> None:
     """Until the input ends. `about`: what the environment says of this machine."""
+    importlib.import_module("pyroute2")  # now: beside an engine that polls there is little time
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     over = threading.Event()
     try:

@@ -8,11 +8,10 @@ import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from pyroute2 import IPRoute
-
 from headrace.engine.counts import EngineCounts
 from headrace.engine.link_counts import DeviceCounts, PortCounts
 from headrace.errors import HeadraceError
+from headrace.host import netlink
 from headrace.host.ledger import Ledger
 from headrace.host.plumbing import InterfaceCount
 from headrace.host.settings import Setting
@@ -125,7 +124,7 @@ def _check_pci(address: str) -> None:
 
 def _address(interface: str) -> str | None:
     """One that it has, beside those that the kernel gives each interface."""
-    with IPRoute() as route:
+    with netlink.IPRoute() as route:
         index = route.link_lookup(ifname=interface)
         for one in route.get_addr(index=index[0]) if index else ():
             if one["scope"] == _GLOBAL:

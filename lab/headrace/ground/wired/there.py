@@ -26,7 +26,6 @@ from headrace.errors import HeadraceError
 from headrace.ground.wired.devices import Answers
 from headrace.host.plumbing import InterfaceCount
 from headrace.host.scheduling import Snapshot, Thread
-from headrace.host.ssh import SshProgram
 from headrace.record.environment import Environment
 from headrace.spec.deployment import Deployment
 from headrace.spec.testbed import Device, SshServer, device_of
@@ -50,6 +49,8 @@ class There:
     def __init__(self, name: str, spec: SshServer, number: int, description: Description) -> None:
         self.name, self.first, self._description = name, number * LCORES, description
         self.turn = threading.RLock()
+        from headrace.host.ssh import SshProgram  # now, as SSH's library takes long to load
+
         try:
             self._program = SshProgram(spec.ssh, (*spec.headrace, _AGENT))
         except HeadraceError as why:
