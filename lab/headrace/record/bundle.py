@@ -273,6 +273,7 @@ class Bundle:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._tables: dict[Path, tuple[tuple[int, ...], list[Any]]] = {}
         if not path.is_dir():
             what = "is not a directory" if path.exists() else "does not exist"
             raise BundleError(f"{path}: {what}; a bundle is the directory that `headrace run` made")
@@ -359,7 +360,16 @@ class Bundle:
     def _rows(self, stem: str, model: type[R]) -> list[R]:
         journal, table = self.path / f"{stem}.jsonl", self.path / f"{stem}.parquet"
         if os.path.lexists(table):
-            return from_parquet(table, model)
+            return list(self._whole(table, model))
         if self.status.state != "running" and not os.path.lexists(journal):
             raise self._missing(table.name)
         return from_journal(journal, model)
+
+    def _whole(self, table: Path, model: type[R]) -> list[R]:
+        """Read once while it is the same file: a report asks for its rows a dozen times."""
+        state = table.lstat()
+        same = state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns
+        known = self._tables.get(table)
+        if known is None or known[0] != same:
+            known = self._tables[table] = same, from_parquet(table, model)
+        return known[1]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.record import own, tables
+from headrace.record import bundle, own, tables
 from headrace.record.bundle import Bundle, BundleError, BundleWriter, query
 from headrace.record.counters import (
     Counters,
@@ -99,6 +99,27 @@ def test_rows_come_back_as_they_went_in(tmp_path: Path) -> None:
     assert b.spec_resolved == {"chain": "edge"}
     assert b.environment is not None and b.environment.cpu == {"model": "x"}
     assert not list((tmp_path / "b").glob("*.jsonl"))
+
+
+def test_a_table_is_read_once_while_it_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, load in (("b", 1e6), ("other", 2e6)):
+        with BundleWriter(tmp_path / name) as w:
+            w.result(a_result().model_copy(update={"load_pps": load}))
+    read: list[Path] = []
+
+    def from_parquet(path: Path, model: type[Result]) -> list[Result]:
+        read.append(path)
+        return tables.from_parquet(path, model)
+
+    monkeypatch.setattr(bundle, "from_parquet", from_parquet)
+    b = Bundle(tmp_path / "b")
+    b.results().clear()  # a list of whoever asked
+    assert [one.load_pps for one in b.results()] == [1e6]
+    assert read == [b.path / "results.parquet"]
+    (tmp_path / "other/results.parquet").replace(b.path / "results.parquet")
+    assert [one.load_pps for one in b.results()] == [2e6]
 
 
 def test_a_bundle_of_the_first_form_still_reads() -> None:
