@@ -149,6 +149,7 @@ def test_interrupt_leaves_a_usable_bundle(engine_binary: Path, tmp_path: Path) -
     assert report.returncode == 0, report.stderr
 
 
+@pytest.mark.parallel
 def test_clean_with_nothing_to_do(engine_binary: Path, tmp_path: Path) -> None:
     done = headrace("clean", folder=tmp_path, engine=engine_binary)
     assert done.returncode == 0

@@ -117,6 +117,7 @@ def test_the_functions_describe_themselves(engine_binary: Path, tmp_path: Path) 
     assert headrace("nf", "none", folder=tmp_path, engine=engine_binary).returncode == 2
 
 
+@pytest.mark.parallel
 def test_doctor_says_what_it_found(engine_binary: Path, tmp_path: Path) -> None:
     done = headrace("doctor", "--json", folder=tmp_path, engine=engine_binary)
     assert done.returncode in (0, 1), done.stderr

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,18 +33,47 @@ QUIET = {
 }
 
 
+class Provocations:
+    """Each condition is provoked once for all tests of it, which takes seconds; for a test that
+    failed and is run again, anew."""
+
+    def __init__(self, folders: pytest.TempPathFactory) -> None:
+        self._folders = folders
+        self._known: dict[str, Path] = {}
+        self._asked: set[tuple[str, str]] = set()
+
+    def of(self, test: str, condition: str) -> Path:
+        if (test, condition) in self._asked:
+            self._known.pop(condition, None)
+        self._asked.add((test, condition))
+        if condition not in self._known:
+            folder = self._folders.mktemp("provoked") / "made"
+            self._known[condition] = provoke(CONDITIONS[condition], folder)
+        return self._known[condition]
+
+
+@pytest.fixture(scope="module")
+def provocations(tmp_path_factory: pytest.TempPathFactory) -> Provocations:
+    return Provocations(tmp_path_factory)
+
+
+@pytest.fixture
+def provoked(provocations: Provocations, request: pytest.FixtureRequest) -> Callable[[str], Path]:
+    return lambda condition: provocations.of(request.node.nodeid, condition)
+
+
 def diagnose(folder: Path) -> list[Diagnosis]:
     """What this test's own parts say: cores are shared with whatever else runs here."""
     return [d for d in explain(of(folder)) if d.rule not in ("core-full", "stolen-time")]
 
 
 @pytest.mark.parametrize("name", [name for name in CONDITIONS if name not in QUIET])
-def test_what_was_provoked_is_named_first(tmp_path: Path, name: str) -> None:
+def test_what_was_provoked_is_named_first(provoked: Callable[[str], Path], name: str) -> None:
     tool = NEEDS.get(name)
     if tool is not None and shutil.which(tool) is None:
         pytest.skip(f"{tool} is not installed")
     try:
-        folder = provoke(CONDITIONS[name], tmp_path / "made")
+        folder = provoked(name)
     except CannotProvoke as why:
         pytest.skip(str(why))
     first = diagnose(folder)[0]
@@ -51,12 +81,12 @@ def test_what_was_provoked_is_named_first(tmp_path: Path, name: str) -> None:
     assert first.remedy and first.place.startswith(CONDITIONS[name].place)
 
 
-def test_evidence_has_the_figures(tmp_path: Path) -> None:
-    first = diagnose(provoke(CONDITIONS["cpu quota"], tmp_path / "quota"))[0]
+def test_evidence_has_the_figures(provoked: Callable[[str], Path]) -> None:
+    first = diagnose(provoked("cpu quota"))[0]
     assert "0.02 CPUs" in first.evidence[0]
-    first = diagnose(provoke(CONDITIONS["small socket buffer"], tmp_path / "buffer"))[0]
+    first = diagnose(provoked("small socket buffer"))[0]
     assert (first.place, first.weight) == ("receiver", Weight.LOSS)
-    found = diagnose(provoke(CONDITIONS["MTU mismatch"], tmp_path / "mtu"))
+    found = diagnose(provoked("MTU mismatch"))
     assert any("became 300 datagrams" in t for d in found for t in d.evidence)
 
 
@@ -66,8 +96,8 @@ def test_nothing_is_claimed_of_light_traffic(tmp_path: Path, lan: Lan) -> None:
     assert not rules or os.getloadavg()[0] > 1
 
 
-def test_the_command_prints_what_was_found(tmp_path: Path) -> None:
-    folder = provoke(CONDITIONS["small socket buffer"], tmp_path / "made")
+def test_the_command_prints_what_was_found(provoked: Callable[[str], Path]) -> None:
+    folder = provoked("small socket buffer")
     done = subprocess.run(
         [*HEADRACE, "explain", str(folder), "--json"],
         capture_output=True, text=True, timeout=60, check=True,

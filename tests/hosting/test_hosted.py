@@ -160,6 +160,7 @@ def test_both_ways(
         assert parts + anatomy["switch_ns"] == pytest.approx(mean, rel=0.01)
 
 
+@pytest.mark.parallel
 @pytest.mark.parametrize(
     ("text", "message"),
     [

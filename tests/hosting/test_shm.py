@@ -169,6 +169,7 @@ def test_second_client_is_refused(start_engine: Start, cpus: list[int], tmp_path
         assert host.read()["links"]["vf"]["refused"] > 0
 
 
+@pytest.mark.parallel
 @pytest.mark.parametrize(
     ("params", "message"),
     [
@@ -185,6 +186,7 @@ def test_bad_parameters(
     _refused(engine_binary, plan, tmp_path, message)
 
 
+@pytest.mark.parallel
 def test_interrupt_needs_links_that_can_wake(
     engine_binary: Path, cpus: list[int], tmp_path: Path
 ) -> None:

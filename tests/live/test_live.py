@@ -148,6 +148,7 @@ def interrupt(live: Live) -> None:
     assert live.process.wait(60) == 130
 
 
+@pytest.mark.parallel
 def test_a_port_that_is_taken_leaves_no_bundle(engine_binary: Path, tmp_path: Path) -> None:
     (tmp_path / "spec.yaml").write_text(spec(INLINE))
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -30,6 +30,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.parallel
 def test_detect(home: Path, engine_binary: Path) -> None:
     done = headrace("server", "detect", "--json", folder=home, engine=engine_binary)
     assert done.returncode == 0, done.stderr

@@ -202,6 +202,7 @@ def test_replay_is_matched_by_digest(run: Start, cpus: list[int], tmp_path: Path
     assert sink["bytes"] == sum(10 * (len(p) + 4) for p in packets)
 
 
+@pytest.mark.parallel
 @pytest.mark.parametrize(
     ("params", "words"),
     [

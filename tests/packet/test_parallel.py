@@ -86,6 +86,7 @@ def test_as_in_sequence(
     )
 
 
+@pytest.mark.parallel
 @pytest.mark.parametrize(
     ("second", "nodes", "message"),
     [

@@ -98,6 +98,7 @@ def test_flood_then_learn(start_engine: Callable[..., Engine], cpus: list[int]) 
         check_receivers(engine, sends, {2: [1]})
 
 
+@pytest.mark.parallel
 def test_port_must_be_said(start_engine: Callable[..., Engine], cpus: list[int]) -> None:
     params = {"ports": [{}, {}, {}, {}]}
     with pytest.raises(EngineError, match=r'inputs\[0\].*"port" is missing'):
