@@ -192,13 +192,13 @@ def test_cpus_hold_what_the_kernel_forwards(tmp_path: Path) -> None:
     )
     measured = results(done)
     small, large = (r["application"] for r in measured)
-    busy = any(map(beside_other_work, measured))  # it has not all of the 8 times then
     # Three runs beside other work had 0.887 to 0.900 of the quota, 0.037 to 0.039 CPUs of it in the
     # stack, and 5.5 to 6.8 times the rate of 8 times the quota, as there was no time for all of it:
     # packets that its ring had no room for, and interruptions, leave a NAT some of its quota.
     assert 0.7 < small["quota"]["nat"] < 1.05
     assert 0.025 < small["stack"]["nat"] < 0.05
-    assert large["gbps"] > (2 if busy else 3.5) * small["gbps"]
+    if not any(map(beside_other_work, measured)):  # which leaves less than 0.4 CPUs
+        assert large["gbps"] > 3.5 * small["gbps"]
     assert 0.001 < small["stack"]["ip-firewall"] < 0.01
     assert 2_000 < small["cycles"]["ip-firewall"] < 12_000  # 5,100 to 5,500
 
