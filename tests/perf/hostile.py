@@ -27,7 +27,8 @@ from support.shm_peer import Peer, joined
 
 LOAD_PPS = 200_000  # to the VNF; the neighbour has all that the lcore can do beside it
 WARM_S = 0.1
-ROUTES, TABLES = 500_000, 6  # a table of a tenth of a second, so often at once
+ROUTES, TABLES = 500_000, 3  # a table of a tenth of a second, so often at once
+STEADY_S = 5.0  # of an attack, before: who has sent much lately comes last
 FORK = multiprocessing.get_context("fork")
 
 
@@ -128,7 +129,7 @@ def routes(
     binary: Path, folder: Path, cpus: list[int], turns: int
 ) -> dict[str, tuple[Sample, Sample]]:
     """By attack: how long tables take to be known, and to be gone, beside a peer that attacks, over
-    that beside none before and after."""
+    that beside none before."""
     found: dict[str, tuple[list[float], list[float]]] = {}
     for attack in route_attacks.ATTACKS:
         ports = route_attacks.free_ports(2)
@@ -138,10 +139,10 @@ def routes(
             for _ in range(turns):
                 before = _tables_s(engine, ports[1])
                 with route_attacks.attacked(ports[0], attack):
+                    time.sleep(STEADY_S)
                     beside = _tables_s(engine, ports[1])
-                after = _tables_s(engine, ports[1])
-                for gathered, *took in zip(ratios, before, beside, after, strict=True):
-                    gathered.append(2 * took[1] / (took[0] + took[2]))
+                for gathered, one, other in zip(ratios, beside, before, strict=True):
+                    gathered.append(one / other)
     return {name: (Sample(tuple(a)), Sample(tuple(b))) for name, (a, b) in found.items()}
 
 

@@ -5,8 +5,8 @@
  *
  * What a message takes is up to who sends it, and some take a hundred times as long as others. So it is
  * the thread's time that is shared out, by parts of a millisecond: of those that have something to
- * say, the one that had least of it goes on, as in the kernel's fair scheduler. Who was silent is owed a
- * second at most: a table that comes at once is taken in before what others send all the time.
+ * say, the one that had least of it lately goes on. What was had fades: a table that comes at once, of
+ * whom was silent for some seconds, is taken in before what others send all the time.
  */
 #include <errno.h>
 #include <linux/capability.h>
@@ -26,7 +26,9 @@
 
 #define WATCHED_PER_SOURCE 3
 #define TURN_US 500 /* for messages; and as much again for what follows from them */
-#define OWED_NS 1000000000
+/* So much of what was had fades each time: two thirds in ten seconds. */
+#define FADE_NS 100000000
+#define FADE_SHARE 100
 /* Kernels resolve a neighbour for who may set one (kernel_resolve). */
 #define NEEDED (1ull << CAP_NET_ADMIN)
 #define IDLE_MS 100
@@ -78,12 +80,6 @@ static bool has_something(const struct source *s)
 	       s->vnf->resolve_left;
 }
 
-/* What a source had, with no more of it unclaimed than one may be owed. */
-static uint64_t had_ns(const struct learner *l, const struct source *s)
-{
-	return RTE_MAX(s->spent_ns, l->floor_ns > OWED_NS ? l->floor_ns - OWED_NS : 0);
-}
-
 /* Whose turn it is; NULL: nobody has anything to say. */
 static struct source *next(const struct learner *l)
 {
@@ -92,7 +88,7 @@ static struct source *next(const struct learner *l)
 	for (unsigned int i = 0; i < l->n_sources; i++) {
 		struct source *s = &l->sources[i];
 
-		if (has_something(s) && (!least || had_ns(l, s) < had_ns(l, least)))
+		if (has_something(s) && (!least || s->had_ns < least->had_ns))
 			least = s;
 	}
 	return least;
@@ -102,15 +98,13 @@ static struct source *next(const struct learner *l)
 static bool serve(struct learner *l)
 {
 	struct source *s = next(l);
-	uint64_t began = now_ns(), had;
+	uint64_t began = now_ns();
 
 	if (!s)
 		return false;
-	had = had_ns(l, s);
 	turn(l, s, began);
 	s->heard_ns = now_ns();
-	s->spent_ns = had + s->heard_ns - began;
-	l->floor_ns = RTE_MAX(l->floor_ns, had);
+	s->had_ns += s->heard_ns - began;
 	return true;
 }
 
@@ -126,18 +120,26 @@ static bool settle(struct source *s, uint64_t now)
 	return false;
 }
 
+static void fade(struct learner *l, uint64_t now)
+{
+	for (; now - l->faded_ns >= FADE_NS; l->faded_ns += FADE_NS)
+		for (unsigned int i = 0; i < l->n_sources; i++)
+			l->sources[i].had_ns -= l->sources[i].had_ns / FADE_SHARE;
+}
+
 static bool tick(struct learner *l)
 {
 	uint64_t now = now_ns();
 	bool waiting = false;
 
+	fade(l, now);
 	for (unsigned int i = 0; i < l->n_sources; i++) {
 		struct source *s = &l->sources[i];
 
 		if (s->kernel_socket.fd >= 0)
 			kernel_tick(s, now);
 		if (vnf_tick(s->vnf, now))
-			s->spent_ns += now_ns() - now;
+			s->had_ns += now_ns() - now;
 		waiting |= settle(s, now) | fpm_hear_again(l, s, now);
 	}
 	return waiting;
@@ -162,6 +164,7 @@ static control_end run(void *arg)
 
 	rights_hold(NEEDED);
 	atomic_store(&l->holds, true);
+	l->faded_ns = now_ns();
 	while (!atomic_load(&l->stop)) {
 		int n = epoll_wait(l->epoll, l->events, (int)l->n_events,
 				   busy ? 0 : waiting ? SETTLE_MS : IDLE_MS);

@@ -24,7 +24,7 @@ struct source {
 	uint64_t dump_again_ns;
 	uint64_t heard_ns; /* when it had its turn last */
 	uint64_t let_in_ns; /* when its last connection was */
-	uint64_t spent_ns; /* of the learning thread's time, counted as in learn.c */
+	uint64_t had_ns; /* of the learning thread's time, lately */
 	size_t used;
 	uint8_t buf[2 * (FPM_FRAME_MAX + 1)];
 };
@@ -39,7 +39,7 @@ struct learner {
 	unsigned int n_sources;
 	struct epoll_event *events; /* room for all that is watched */
 	unsigned int n_events;
-	uint64_t floor_ns; /* what who has had least had, when it last was somebody's turn */
+	uint64_t faded_ns; /* when what sources had last became less */
 };
 
 /* kernel.c: rtnetlink of the namespace that the calling thread is in, a descriptor or -errno. */
