@@ -29,7 +29,8 @@ from headrace.spec.invalid import explain
 from headrace.spec.kubernetes import Kubernetes
 from headrace.spec.measure import ASKED, Measure, PossibleRate, Repetitions
 from headrace.spec.testbed import SshServer, Testbed
-from headrace.spec.workload import AnyWorkload, Packets, Pcap, Workloads
+from headrace.spec.traffic_name import frames_of, traffic_name, traffic_names, what_differs
+from headrace.spec.workload import Packets, Pcap, Workloads
 
 EXPERIMENTS_MAX = 10_000
 
@@ -307,7 +308,7 @@ class Experiment:
     engine: str = HEADRACE  # whose chain it is
     captured_bytes: int = 0  # the largest packet of the capture that is replayed, without FCS
     captured_pps: float | None = None  # its mean rate; None: all packets have the same time
-    told_apart: str = ""  # the order of its flows, where another kind of traffic differs in that
+    told_apart: str = ""  # what other traffic differs in, where that has the same name otherwise
 
     @property
     def hosting(self) -> Hosting:
@@ -329,37 +330,9 @@ class Experiment:
     @property
     def workload_name(self) -> str:
         """Frame size or mix, flows, direction unless forward, and whatever the sweep set."""
-        parts = [_traffic_name(self.workload, self.frame), self.told_apart]
+        parts = [traffic_name(self.workload, self.frame), self.told_apart]
         parts += [f"{path}={value}" for path, value in self.point]
         return " ".join(filter(None, parts))
-
-
-def _traffic_name(workload: Packets | Pcap, frame: Frame) -> str:
-    parts = [f"{frame.name}B" if frame.name.isdigit() else frame.name]
-    if isinstance(workload, Pcap):
-        parts = [f"pcap:{workload.file.name}"]
-        parts += ["in its own timing"] if workload.timing == "capture" else []
-    elif workload.tuples_file is not None:
-        parts.append(f"tuples:{workload.tuples_file.name}")
-    else:
-        parts.append(f"{workload.flows.count} flows")
-    if workload.direction != "forward":
-        parts.append(workload.direction)
-    return " ".join(parts)
-
-
-def _told_apart(workload: AnyWorkload, frame: Frame, every: Workloads) -> str:
-    """The order of its flows, where traffic that has the same name otherwise comes in another."""
-    if not isinstance(workload, Packets):
-        return ""
-    name, own = _traffic_name(workload, frame), workload.flows.order_name
-    others = (
-        _traffic_name(one, other)
-        for one in every
-        if isinstance(one, Packets) and one.flows.order_name != own
-        for other in one.frame
-    )
-    return own if name in others else ""
 
 
 def load_study(file: Path) -> tuple[Document, list[Experiment]]:
@@ -395,10 +368,12 @@ def _experiments(
 ) -> Iterator[Experiment]:
     """One for each kind of traffic and frame."""
     nodes, paths = study.by_name()[name], _node_paths(study, name, doc)
-    for workload in study.workload:
+    for number, workload in enumerate(study.workload):
         one = study.model_copy(update={"workload": (workload,)})
-        for frame in workload.frame if isinstance(workload, Packets) else Packets().frame:
-            apart = _told_apart(workload, frame, study.workload)
+        for frame in frames_of(workload):
+            apart = what_differs(
+                study.workload, number, traffic_name(workload, frame), traffic_names
+            )
             yield Experiment(name, nodes, execution, frame, one, point, paths, told_apart=apart)
 
 

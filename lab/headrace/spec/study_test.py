@@ -332,6 +332,46 @@ workload:
     ]
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "names"),
+    [
+        (
+            "flows: {count: 3, order: random}",
+            "flows: {count: 3, order: random, seed: 2}",
+            ("flows.seed=1", "flows.seed=2"),
+        ),
+        ("flows: 3", "flows: {count: 3, seed: 2}", ("", "")),  # no order that it would draw
+        (
+            "flows: {count: 3, vary: [src_ip]}",
+            "flows: {count: 3, vary: [src_ip, dst_port]}",
+            ("flows.vary=src_ip", "flows.vary=src_ip,dst_port"),
+        ),
+        (
+            "flows: 3",
+            "{flows: 3, headers: {l4: tcp, vlan: 7}}",
+            ("headers.l4=udp no headers.vlan", "headers.l4=tcp headers.vlan=7"),
+        ),
+        ("flows: 3", "{flows: 3, stamp: false}", ("stamp=True", "stamp=False")),
+        (
+            "{flows: 3, load: [[0 s, 1M], [1 s, 1M]]}",
+            "{flows: 3, load: [[0 s, 2M], [1 s, 2M]]}",
+            ("load of workload 1", "load of workload 2"),
+        ),
+        ("{kind: pcap, file: a/x.pcap}", "{kind: pcap, file: x.pcap}",
+         ("file=a/x.pcap", "file=x.pcap")),
+    ],
+)  # fmt: skip
+def test_traffic_that_differs_in_anything_has_a_name_of_its_own(
+    one: str, other: str, names: tuple[str, str]
+) -> None:
+    given = ", ".join(text if text.startswith("{") else f"{{{text}}}" for text in (one, other))
+    measure = "measure: {operate: {slo: p99=1ms}}\nground: {simulated: {server: x}}\n"
+    measure *= "load" in one
+    every = read(f"name: x\nchain: []\nworkload: [{given}]\n{measure}")
+    common = "pcap:x.pcap" if "pcap" in one else "64B 3 flows"
+    assert [one.workload_name for one in every] == [f"{common} {name}".strip() for name in names]
+
+
 def test_a_groups_mistake_is_named_where_it_stands() -> None:
     text = """\
 name: x

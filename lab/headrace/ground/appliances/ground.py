@@ -45,6 +45,7 @@ from headrace.record.verdict import Finding
 from headrace.spec.document import Document
 from headrace.spec.measure import Measure
 from headrace.spec.study import Study
+from headrace.spec.traffic_name import what_differs
 from headrace.spec.workload import PACED, AnyWorkload, Packets, Pcap, RequestResponse
 
 _FIRST_SEED = 1
@@ -137,7 +138,9 @@ class AppliancePoint:
         ]
 
     def _text(self, workload: AnyWorkload) -> str:
-        return workload.text + swept_text(self.point.swept)
+        every = self.point.workloads
+        apart = what_differs(every, every.index(workload), workload.text, lambda one: [one.text])
+        return " ".join(filter(None, (workload.text, apart))) + swept_text(self.point.swept)
 
     @property
     def runs(self) -> Sequence[str]:
