@@ -417,7 +417,7 @@ class Placing:
             placement = self._swiftest(value, placement, modes[placement.mode])
         by_ports = enumerated is None and min(m.priced for m in modes) < bound
         certificate = Certificate(
-            bound=min(bound, value),
+            bound=_sound(bound, value),
             modes=bounds,
             enumerated=enumerated,
             ports=port_choices(self.problem) if by_ports else None,
@@ -426,6 +426,18 @@ class Placing:
         return PlacementAnswer(
             problem=self.problem, placement=placement, value=value, certificate=certificate
         )
+
+
+def _sound(bound: int, value: int) -> int:
+    """What is proved and what placements are worth are both computed in whole numbers, exactly: the
+    solvers of linear programs only propose prices. So there is no tolerance, and a bound above a
+    value that was met is wrong, or the value is."""
+    if bound > value:
+        raise HeadraceError(
+            f"no certificate: {bound} was proved to be the least, and a placement has {value}: one "
+            "of them is computed wrongly, which is a defect of headrace"
+        )
+    return bound
 
 
 def _within(way: ChainWay, areas: int) -> bool:

@@ -245,3 +245,14 @@ def test_what_ports_alone_prove_by_hand() -> None:
         given["certificate"]["seal"] = check_placement.seal(given["certificate"])
         with pytest.raises(check_placement.Rejected, match=words):
             check_placement.check(given)
+
+
+def test_a_bound_above_what_a_placement_has_is_no_certificate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such a bound was lowered to the value, and called a proof."""
+    best = Placing(instance(0), 2.0).answer()
+    assert best.certificate.enumerated is None
+    monkeypatch.setattr(Placing, "_bound", lambda *_: best.value + 1)
+    with pytest.raises(HeadraceError, match=f"{best.value + 1} was proved.* has {best.value}"):
+        Placing(instance(0), 2.0).answer()
