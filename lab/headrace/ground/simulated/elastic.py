@@ -123,6 +123,7 @@ class SimulatedPlant:
         self._offered.append(seen.offered)
         paced = seen.done / seen.seconds * self._pace
         used = len(self._lcores.used)
+        moving = seen.moving_s / seen.seconds
         return PlantTelemetry(
             begin_s=begin,
             seconds=seen.seconds,
@@ -131,8 +132,8 @@ class SimulatedPlant:
             p99_s=self._p99_s(seen),
             came=seen.came,
             done=seen.done,
-            busy=model.busy(used, paced) + seen.moving_s / seen.seconds,
-            burst=model.burst_all(paced),
+            busy=model.busy(used, paced, free=1 - moving) + moving,
+            burst=model.burst_all(paced, 1 - moving),
             queued=seen.queued,
             on=seen.on,
             moving=seen.pending,

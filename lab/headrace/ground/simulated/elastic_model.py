@@ -51,21 +51,24 @@ class PricedElastic:
     def _own(self) -> QueueStage:
         return self.alone.way_at(self._carries)[1][0]
 
-    def busy(self, lcores: int, pps: Numbers, burst: Numbers | None = None) -> Numbers:
+    def busy(
+        self, lcores: int, pps: Numbers, burst: Numbers | None = None, free: Numbers | float = 1.0
+    ) -> Numbers:
         """When polls that find one packet each follow each other without a gap
-        the lcore is always busy, and finds more at each."""
+        the lcore is always busy, and finds more at each. `free`: the share of the time that there
+        is for packets; the less, the more of them each poll finds."""
         poll, more = self._own.line
         if burst is None:
-            polled: Numbers = np.minimum(1.0, pps * (poll + more) / self.alone.problem.tsc_hz)
+            polled: Numbers = np.minimum(free, pps * (poll + more) / self.alone.problem.tsc_hz)
             return polled
         gathered: Numbers = pps * (poll / burst + more) / self.alone.problem.tsc_hz
         return gathered
 
-    def burst_all(self, pps: Numbers) -> Numbers:
+    def burst_all(self, pps: Numbers, free: Numbers | float = 1.0) -> Numbers:
         """Packets of a poll: where the lcore is always busy, those that come while it works on as
         many (layout/latency.py's turn, of one segment)."""
         poll, more = self._own.line
-        each = self.busy(1, pps) * self.alone.problem.tsc_hz / np.maximum(pps, 1e-9)
+        each = self.busy(1, pps, free=free) * self.alone.problem.tsc_hz / np.maximum(pps, 1e-9)
         bursts: Numbers = poll / np.maximum(each - more, poll / BURST) if poll > 0 else pps * 0 + 1
         return np.maximum(1.0, bursts)
 
