@@ -18,11 +18,15 @@ _NAMES = {
     "switch": "switch capacity of the NIC",
     "uplink": "uplink of the NIC",
     "rate-cap": "rate cap of {}",
+    "port": "ports of {}",
+    "nic-rate": "packet rate of the NICs of {}",
 }
 _CROSSED = {
     "switch": "A packet of this chain goes {} times between NIC and host, each way",
     "uplink": "A packet of this chain goes by the wire {} times, each way",
     "rate-cap": "Of each packet that arrives {} are sent by {}",
+    "port": "A packet comes by them {} times",
+    "nic-rate": "A packet comes by them {} times",
 }
 
 
@@ -52,7 +56,7 @@ def _lost_elsewhere(above: Sequence[Measurement]) -> int:
 
 
 def name_of(limit: Limit) -> str:
-    return f"{_NAMES[limit.kind].format(limit.place)}, {limit.gbps:g} Gbit/s"
+    return f"{_NAMES[limit.kind].format(limit.place)}, {limit.gbps:.4g} Gbit/s"
 
 
 def headline(limit: Limit) -> str:

@@ -226,6 +226,8 @@ _MOVED_BY = {
     "uplink": "a faster wire (`hosting.uplink_gbps`)",
     "rate-cap": "a larger licence (`rate_cap_gbps`), or more chains side by side "
     "(`hosting.chains`)",
+    "port": "more or faster ports (the server's `ports`), or smaller frames",
+    "nic-rate": "a NIC that takes more packets (the server's `ports`), or larger frames",
 }
 _FEWER = (
     "fewer VNFs on the way of a packet (`execution: rtc` has the chain in one): each goes twice "

@@ -37,17 +37,22 @@ class Anatomy(Record):
     undivided: str = ""  # the part that could not be told from another, and where it is
 
 
+LimitKind = Literal["switch", "uplink", "rate-cap", "port", "nic-rate"]
+
+
 class Limit(Record):
-    """What bounds a hosted chain and is no CPU: the way between the NIC and its host (`switch`),
-    its wire (`uplink`), a VNF's licence (`rate-cap`).
+    """What bounds a chain and is no CPU. Of a hosted one: the way between the NIC and its host
+    (`switch`), its wire (`uplink`), a VNF's licence (`rate-cap`). Of a described server with a
+    tester outside: its ports (`port`), and the packets/s that its NICs take (`nic-rate`, as Gbit/s
+    of these frames).
 
     `used` is the share that frames took of it while packets were sent, layer 1, of the way that
     had more; of a licence the share that the VNF's frames asked for. `crossings`: how often it was
     charged for each packet that arrived, that way.
     """
 
-    kind: Literal["switch", "uplink", "rate-cap"]
-    place: str  # the NIC, or the VNF
+    kind: LimitKind
+    place: str  # the NIC, the VNF, or the server
     gbps: float
     used: NonNegativeFloat
     crossings: NonNegativeFloat

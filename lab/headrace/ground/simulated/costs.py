@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from headrace.engine.place import Placement
 from headrace.ground.simulated.entries import entries, ranks
-from headrace.ground.simulated.priced_layout import OUTSIDE, PricedLayout
+from headrace.ground.simulated.priced_layout import NIC_RATE, OUTSIDE, PORT, PricedLayout
 from headrace.layout.latency import BURST
 from headrace.layout.layout import SOURCE, Edge, Hop, Layout, NfCost, Problem, Traffic
 from headrace.model.scaled import (
@@ -288,8 +288,8 @@ def _caps(server: DescribedServer, experiment: Experiment, corner: float) -> dic
     if server.tester == "inside":
         return {}
     bits = (experiment.frame.mean_bytes + L1_OVERHEAD_BYTES) * 8
-    caps = {"port": sum(port.gbps.value * 1e9 / bits for port in server.ports)}
+    caps = {PORT: sum(port.gbps.value * 1e9 / bits for port in server.ports)}
     mpps = [port.mpps.at(-corner) * 1e6 for port in server.ports if port.mpps is not None]
     if mpps:
-        caps["NIC"] = sum(mpps)
+        caps[NIC_RATE] = sum(mpps)
     return caps

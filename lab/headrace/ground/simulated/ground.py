@@ -28,6 +28,7 @@ from headrace.ground.hosted.parts import NIC, topology
 from headrace.ground.simulated.branches import Shares, edges_of
 from headrace.ground.simulated.costs import backwards, counted, priced
 from headrace.ground.simulated.elastic import SimulatedOperable, operable_of
+from headrace.ground.simulated.limits_reached import limits_of
 from headrace.ground.simulated.observed import SimulatedTrial, observations
 from headrace.ground.simulated.priced_hosted import priced_hosted, spread
 from headrace.ground.simulated.priced_layout import PricedLayout
@@ -287,36 +288,38 @@ class SimulatedDeployed(Computed):
             point.experiment, point.segments, load, self.labels, point.ground.server.name
         )
         direction = point.experiment.workload.direction
-        here, wanted = self._corners[0.0], load.wanted_pps
+        here = self._corners[0.0]
         if here.other is None:
-            return observations(trial, {direction: self._expected(wanted, direction, here)})
+            return observations(trial, {direction: self._expected(load, direction, here)})
         back = replace(here.other, other=replace(here, other=None))
         ways: dict[Direction, PricedLayout] = {"forward": here, "reverse": back}
         return observations(
-            trial, {name: self._expected(wanted, name, one) for name, one in ways.items()}
+            trial, {name: self._expected(load, name, one) for name, one in ways.items()}
         )
 
-    def _expected(self, wanted: float, direction: str, here: PricedLayout) -> Expected:
+    def _expected(self, load: AskedLoad, direction: str, here: PricedLayout) -> Expected:
         """What is expected of one direction; the other one has as many packets."""
+        experiment, server = self.point.experiment, self.point.ground.server
         most = here.source_pps()
         capacity, narrowest = here.capacity()
-        sent = min(wanted or most, most)
+        sent = min(load.wanted_pps or most, most)
         if self._waits():
             sent = min(sent, capacity)
         bounds = [self._corners[corner].capacity()[0] for corner in (1.0, -1.0)]
         if (direction, sent) not in self.point.delays:
             self.point.delays[direction, sent] = delays_ns(
-                here, sent, capacity, self.point.experiment, self.point.ground.server,
-                self.point.ground.engine,
+                here, sent, capacity, experiment, server, self.point.ground.engine
             )  # fmt: skip
+        carried = here.received_pps(sent)
         return Expected(
             here,
             sent,
-            here.received_pps(sent),
+            carried,
             min(bounds),
             max(bounds),
             self.point.delays[direction, sent],
             narrowest,
+            limits_of(here, experiment, server, sent, carried, load.seconds),
             self.point.study.deployment.ring.on_full == "wait",
         )
 

@@ -104,6 +104,7 @@ def _observation(
         labels=trial.labels,
         predicted=_predicted(trial, ways),
         counters=counters,
+        limits=() if others else first.limits,
         utilisation={str(one.cpu): one.utilisation for one in counters.workers},
         nf_cycles=_nf_cycles(counters),
     )

@@ -96,6 +96,8 @@ class HostedLayout(PricedLayout):
         alone = cycles.pop(source.cpu)
         front = 0.0
         for several in self.stages:
+            if several[0].cpu in DEVICES.values():
+                continue  # the wire between source and switch has no cycles of the lcore
             if several[0].cpu != source.cpu:
                 break
             front += sum(part.cycles for part in several)
@@ -233,7 +235,7 @@ def priced_hosted(
     awake, frame = {one.lcores[0] for one in vnfs}, experiment.frame.mean_bytes
     slower = beside_busy(server, {nic_cpu, placement.generator, placement.sink, *awake}, corner)
     sets = list(_sets(experiment, home, vnfs, count, len(carrying)))
-    gbps = _switch_gbps(experiment, server)
+    gbps = switch_gbps_of(experiment, server)
     way = tuple(way_of(experiment, carrying, standing, nic_cpu, cost, hz, corner, gbps))
 
     def ends(away: float) -> EndCosts:
@@ -299,7 +301,7 @@ def _polls_of(home: DescribedServer, server: DescribedServer) -> HostedCost:
     return cost.model_copy(update=polls)
 
 
-def _switch_gbps(experiment: Experiment, server: DescribedServer) -> float | None:
+def switch_gbps_of(experiment: Experiment, server: DescribedServer) -> float | None:
     """A real NIC's switch has what its ports have."""
     if experiment.study.deployment.network == "sriov":
         return sum(port.gbps.value for port in server.ports)

@@ -12,6 +12,7 @@ from headrace.layout.latency import BURST, QueueStage, at_bursts, bursts, stages
 from headrace.layout.layout import Layout, Problem, StageShare, parts
 
 OUTSIDE = -1  # the lcore of a tester that is another machine
+PORT, NIC_RATE = "port", "NIC"  # of `caps`
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ class PricedLayout:
         which is no more than what the narrowest of the others lets through."""
         [source] = self.stages[0]
         if source.cpu == OUTSIDE:
-            return self.caps["port"]
+            return self.caps[PORT]
         hz, cycles = self.problem.tsc_hz, self.busiest()
         alone = cycles.pop(source.cpu)
         making = source.cycles + (self.other.stages[0][0].cycles if self.other else 0.0)

@@ -14,7 +14,7 @@ from headrace.layout.latency import BURST
 from headrace.layout.layout import StageShare
 from headrace.record.counters import Counters, NfReading, ReplicaReading, WorkerReading
 from headrace.record.estimates import PredictedPart
-from headrace.record.segments import Segment
+from headrace.record.segments import Limit, Segment
 from headrace.spec.study import Experiment
 
 
@@ -39,6 +39,7 @@ class Expected:
     most: float
     delays: NDArray[np.float64] | None
     narrowest: str
+    limits: tuple[Limit, ...] = ()  # that are no lcore's
     waits: bool = False  # what is between the chain's segments waits instead of losing packets
 
     @property
