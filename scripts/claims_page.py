@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from headrace.analyse.claims import claimed_text, measured_text
+from headrace.analyse.claims import claimed_text, measured_text, run_claims
 from headrace.analyse.grounds import PREDICTED, GroundResults
 from headrace.host.programs import shipped
 from headrace.record.bundle import Bundle
@@ -46,7 +46,7 @@ def keep(bundles: list[Path]) -> None:
         of = GroundResults(bundle, bundle.claims)
         study = kept.setdefault(str(bundle.spec_data["name"]), {}).setdefault(of.ground, {})
         there = of.where if of.ground == PREDICTED else "2 virtual CPUs of a shared server"
-        for one in of.claims:
+        for one in run_claims(of.claims):
             row = {"value": measured_text(one), "verdict": one.verdict, "why": one.why, "on": there}
             if one.measured is not None or one.name not in study:
                 study[one.name] = row
@@ -104,8 +104,9 @@ def _section(study: str, grounds: dict[str, dict[str, Any]]) -> str:
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     reasons: dict[str, list[str]] = {}
     for name, claim in claims.items():
-        contradicted = _verdict(grounds.get(PREDICTED, {}), name) == "contradicted"
-        if claim.differs and contradicted:
+        predicted = grounds.get(PREDICTED, {})
+        theirs = predicted.get(name, {}).get("on") == server
+        if claim.differs and theirs and _verdict(predicted, name) == "contradicted":
             reasons.setdefault(claim.differs, []).append(name)
     for why, names in reasons.items():
         lines += ["", f"{', '.join(f'`{name}`' for name in names)}: {why}"]

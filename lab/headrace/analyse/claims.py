@@ -56,12 +56,24 @@ def judge_claims(
     def unknown(claim: Claim) -> str | None:
         return claim.unlike or lacks(claim) or bundle.status.unfinished
 
+    partly = _partly(bundle)
     with rows_of(bundle.path) as ask_all, rows_of(bundle.path, trusted=True) as ask_trusted:
         return tuple(
             _judged(name, claim, _Answers(claim, ask_all, ask_trusted, points), paper,
-                    unknown(claim), doubted)
+                    unknown(claim), doubted, partly=partly)
             for name, claim in claims.items()
         )  # fmt: skip
+
+
+def _partly(bundle: Bundle) -> bool:
+    """Whether some of the study's points were asked for, and no others."""
+    selection = (bundle.spec_resolved or {}).get("selection") or {}
+    return any(selection.get(key) is not None for key in ("group", "figure", "point"))
+
+
+def run_claims(judged: Sequence[JudgedClaim]) -> tuple[JudgedClaim, ...]:
+    """Without those that nobody ran, of which a tally has the number."""
+    return tuple(one for one in judged if one.verdict != "not-run")
 
 
 def keep_claims(bundle: Bundle, judged: tuple[JudgedClaim, ...]) -> None:
@@ -77,6 +89,7 @@ class _Answers:
     ) -> None:
         self.problem: str | None = None
         self.absent = _absent(claim.query, points)
+        self.asked_for = any(_names(claim.query, one.point) for one in points)
         try:
             self.all = _value(ask_all(claim.query))
             self.trusted = _value(ask_trusted(claim.query))
@@ -125,9 +138,13 @@ def _judged(
     paper: str | None,
     why: str | None,
     doubted: Counter[Verdict],
+    *,
+    partly: bool,
 ) -> JudgedClaim:
     verdict: ClaimVerdict = "not-comparable"
     measured = answers.all
+    if partly and measured is None and answers.problem is None and not answers.asked_for:
+        verdict, why = "not-run", "Its points were not asked for."
     why = why or answers.problem or _cannot_tell(claim, answers, doubted)
     if why is None:
         assert answers.trusted is not None

@@ -20,6 +20,8 @@ from headrace.record.claim import JudgedClaim
 from headrace.record.rows import Result
 from headrace.record.testdata import environment
 from headrace.record.verdict import Audit, Verdict
+from headrace.report.claims import sections as claims_section
+from headrace.report.document import Table
 from headrace.spec import document
 from headrace.spec.calibration import Calibration, Figure
 from headrace.spec.claim import Claim
@@ -131,6 +133,38 @@ def test_a_prediction_needs_no_audit(tmp_path: Path) -> None:
     predicted = row("rtc", 2e6, "not-audited").model_copy(update={"ground": "predicted"})
     bundle = bundle_of(tmp_path, predicted)
     assert judged(bundle, claim(RATE.format("rtc"), expected=2e6)).verdict == "confirmed"
+
+
+@pytest.mark.parametrize(
+    ("selection", "query", "verdict"),
+    [
+        ({"figure": 12}, RATE.format("hybrid"), "not-run"),
+        ({"group": "a"}, "SELECT 1 FROM results WHERE chain = 'b-1'", "not-run"),
+        ({"group": "a"}, "SELECT 1 FROM results WHERE chain LIKE 'a-_'", "not-comparable"),
+        ({"quick": True}, RATE.format("hybrid"), "not-comparable"),
+        ({"figure": 12}, RATE.format("rtc"), "confirmed"),
+    ],
+)
+def test_a_claim_of_points_that_were_not_asked_for_is_not_run(
+    tmp_path: Path, selection: dict[str, Any], query: str, verdict: str
+) -> None:
+    """It was told as one that no row answers, or whose server is another, in lines of its own."""
+    with BundleWriter(tmp_path / "b") as writer:
+        writer.spec(
+            "name: x\n", {"selection": selection, "points": [{"group": "a", "point": "a-1"}]}
+        )
+        writer.result(row("rtc", 2e6))
+    bundle = Bundle(tmp_path / "b")
+    one = judged(bundle, claim(query, expected=2e6), None)
+    assert one.verdict == verdict
+    doc = claims_section([one])
+    lines = [line for section in doc for block in section.blocks for line in _lines_of(block)]
+    assert bool(lines) == (verdict != "not-run")
+    assert "1 claim: 1 " + verdict.replace("-", " ") in doc[0].about
+
+
+def _lines_of(block: object) -> tuple[object, ...]:
+    return block.lines if isinstance(block, Table) else getattr(block, "texts", ())
 
 
 def test_a_run_that_did_not_end_judges_nothing(tmp_path: Path) -> None:

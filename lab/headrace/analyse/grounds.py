@@ -52,6 +52,15 @@ class GroundResults:
                 return str(one["server"]["name"])
         return None
 
+    @cached_property
+    def of_the_paper(self) -> bool:
+        """Predicted for the server that the study's paper measured on."""
+        paper = study_of(self).get("paper")
+        return paper is not None and any(
+            one.get("server", {}).get("paper") == paper
+            for one in (self.bundle.spec_resolved or {}).get("experiments", ())
+        )
+
     @property
     def ground(self) -> str:
         return MEASURED if self.predicted_for is None else PREDICTED

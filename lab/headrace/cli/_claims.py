@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from headrace.analyse.claims import judge_claims, keep_claims
+from headrace.analyse.claims import judge_claims, keep_claims, run_claims
 from headrace.cli._groups import described_machine, this_machine
 from headrace.errors import EXIT_CONTRADICTED, EXIT_NOT_COMPARABLE, BadInput
 from headrace.record.again import document_of
@@ -64,8 +64,9 @@ def _lacks(claim: Claim, machine: Machine) -> str | None:
 
 
 def exit_by(judged: tuple[JudgedClaim, ...]) -> None:
-    verdicts = {one.verdict for one in judged}
+    """Claims that nobody ran do not count, unless there are no others."""
+    verdicts = {one.verdict for one in run_claims(judged) or judged}
     if "contradicted" in verdicts:
         raise typer.Exit(EXIT_CONTRADICTED)
-    if "not-comparable" in verdicts:
+    if verdicts & {"not-comparable", "not-run"}:
         raise typer.Exit(EXIT_NOT_COMPARABLE)

@@ -46,12 +46,28 @@ class Chosen:
     def possible(self) -> list[StudyPoint]:
         return [point for point in self.points if not point.skipped]
 
+    @property
+    def had(self) -> str:
+        ground = self.study.ground
+        return "predicted" if ground is not None and ground.computed else "measured here"
+
     def checked(self, check: Check, *, all_right: bool) -> Checked:
         """As one study. `all_right`: a point with a mistake ends it; else the others go on."""
         if not self.study.groups:
             checked = check(self.points[0].doc)
             return checked if self.wanted.point is None else _numbered(checked, self.wanted.point)
-        return _together(self.study.name, list(self._each(check, all_right)))
+        return self._together(list(self._each(check, all_right)))
+
+    def _together(self, each: Sequence[Checked]) -> Checked:
+        if each:
+            return _together(each)
+        if not self.failed:
+            raise BadInput(
+                f"{self.study.name}: none of the points can be {self.had}; --list says why"
+            )
+        (point, why), *others = self.failed.items()
+        more = f" (and {len(others)} more points cannot be had)" if others else ""
+        raise BadInput(f"{self.study.name}: {point}: {why}{more}")
 
     def _each(self, check: Check, all_right: bool) -> Iterator[Checked]:
         for point in self.possible:
@@ -152,14 +168,14 @@ def chosen(doc: Document, wanted: Wanted, machine: Machine | None = None) -> Cho
 
 
 def show(chosen: Chosen, console: Console) -> None:
-    """The points, and which of them can be measured here."""
+    """The points, and which of them can be measured here, or predicted."""
     say_shared(chosen, console)
     for point in chosen.points:
         text = ", ".join(f"{path}={flow(value)}" for path, value in point.values.items())
         where = f"figure {', '.join(point.figures)}, " if point.figures else ""
         console.print(
             f"{where}{point.name}{': ' * bool(text)}{text}  "
-            f"[{point.skipped or 'can be measured here'}]",
+            f"[{point.skipped or f'can be {chosen.had}'}]",
             markup=False,
         )
 
@@ -176,9 +192,7 @@ def say_shared(chosen: Chosen, console: Console) -> None:
         )
 
 
-def _together(name: str, each: Sequence[Checked]) -> Checked:
-    if not each:
-        raise BadInput(f"{name}: none of the points can be measured here; --list says why")
+def _together(each: Sequence[Checked]) -> Checked:
     known = [one.seconds for one in each if one.seconds is not None]
     memory = [one.memory for one in each if one.memory is not None]
     return Checked(

@@ -195,7 +195,7 @@ def _show_check(chosen: groups.Chosen, checked: Checked, out: Path | None, as_js
         check_new(out)
     _show_preview(_preview(chosen.study.name, checked, tuple(sorted(checked.inputs))), as_json)
     if chosen.study.groups and not as_json:
-        stdout().print(f"{plural(len(chosen.possible), 'point')} can be measured here")
+        stdout().print(f"{plural(len(chosen.possible), 'point')} can be {chosen.had}")
 
 
 def measure_study(

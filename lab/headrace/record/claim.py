@@ -9,7 +9,8 @@ from pydantic import RootModel
 
 from headrace.record.frozen import Record
 
-ClaimVerdict = Literal["confirmed", "contradicted", "not-comparable"]
+# not-run: of points that were not asked for, as `--figure` leaves them out.
+ClaimVerdict = Literal["confirmed", "contradicted", "not-comparable", "not-run"]
 ClaimValue = bool | int | float | str
 
 

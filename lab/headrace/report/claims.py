@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.analyse.claims import claimed_text, measured_text, tally
+from headrace.analyse.claims import claimed_text, measured_text, run_claims, tally
 from headrace.record.claim import JudgedClaim
 from headrace.report.document import Column, Items, Row, Section, Table
 
@@ -30,9 +30,11 @@ def sections(judged: Sequence[JudgedClaim]) -> tuple[Section, ...]:
             (one.name, measured_text(one), claimed_text(one), _whose(one), one.verdict),
             doubtful=one.verdict != "confirmed",
         )
-        for one in judged
+        for one in run_claims(judged)
     )
-    texts = tuple(" ".join(filter(None, (f"{one.name}: {one.text}", one.why))) for one in judged)
+    texts = tuple(
+        " ".join(filter(None, (f"{one.name}: {one.text}", one.why))) for one in run_claims(judged)
+    )
     blocks = (Table(_COLUMNS, rows), Items(texts))
     return (Section("Claims", _NOTE, blocks, about=tally(judged), anchor="claims"),)
 

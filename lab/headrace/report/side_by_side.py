@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headrace.analyse.claims import claimed_text, measured_text
+from headrace.analyse.claims import claimed_text, measured_text, run_claims
 from headrace.analyse.grounds import (
-    PREDICTED,
     AskedPoint,
     GroundResults,
     middle,
@@ -63,7 +62,7 @@ def document(grounds: Sequence[GroundResults]) -> Document:
     data, claims = study_of(grounds[0]), parts_of(grounds[0], "claims", Claim)
     judged: dict[str, dict[Path, JudgedClaim]] = {}
     for ground in grounds:
-        for one in ground.claims:
+        for one in run_claims(ground.claims):
             judged.setdefault(one.name, {})[ground.bundle.path] = one
     sections = [*_claims(grounds, judged), *_reasons(grounds, claims, judged)]
     for name, group in groups.items():
@@ -119,7 +118,7 @@ def _reasons(
             one = by.get(ground.bundle.path)
             if one is None or one.verdict == "confirmed":
                 continue
-            reason = claims[name].differs if ground.ground == PREDICTED and name in claims else None
+            reason = claims[name].differs if ground.of_the_paper and name in claims else None
             why = one.why or (reason if one.verdict == "contradicted" else None)
             difference = f" {measured_text(one)} instead of {claimed_text(one)}."
             text = f"{name}, {_who(ground, grounds)}: {one.verdict.replace('-', ' ')}."

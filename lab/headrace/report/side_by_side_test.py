@@ -26,8 +26,9 @@ from headrace.report.document import Chart, Document, Items, Table
 from headrace.spec.claim import Claim
 
 CHAINS = "deployment.hosting.chains"
+PAPER = "Somebody 2020, On Chains"
 STUDY: dict[str, Any] = {
-    "name": "s9", "paper": "Somebody 2020, On Chains",
+    "name": "s9", "paper": PAPER,
     "groups": {"g": {
         "about": "Chains.", "figures": ["7"], "spec": {"chain": ["l2fwd"]},
         "sweep": {CHAINS: [1, 4, 9]},
@@ -52,14 +53,17 @@ def row(point: int, gbps: float, ground: Origin) -> Result:
     )  # fmt: skip
 
 
-def ground(folder: Path, origin: Origin, gbps: list[float], name: str = "s9") -> Bundle:
+def ground(
+    folder: Path, origin: Origin, gbps: list[float], name: str = "s9", paper: str = PAPER
+) -> Bundle:  # fmt: skip
+    """`paper`: whose server the predictions are for."""
     study = {**STUDY, "name": name}
     points = [
         {"group": "g", "figures": ["7"], "point": f"g-{i}", "values": {CHAINS: n}}
         for i, n in enumerate((1, 4, 9), 1)
     ]
     points[2]["skipped"] = "needs 9 lcores"
-    server = {} if origin == "measured" else {"server": {"name": "large"}}
+    server = {} if origin == "measured" else {"server": {"name": "large", "paper": paper}}
     with BundleWriter(folder / f"{name}-{origin}") as writer:
         writer.spec(json.dumps(study), {"points": points, "experiments": [server]})
         writer.environment(environment())
@@ -93,6 +97,15 @@ def test_a_claim_has_a_verdict_of_each_ground(tmp_path: Path) -> None:
         f"± {percent(0.1)}. Theirs is slower.",
     )
     assert "1 claim: 1 confirmed; predicted, large: 1 claim: 1 contradicted." in document.sentence
+
+
+def test_a_reason_of_the_papers_own_server_is_not_told_of_another(tmp_path: Path) -> None:
+    """It was printed for any described server, as if that explained what differs there."""
+    for paper, told in ((PAPER, True), ("Another 2021, On Others", False)):
+        folder = tmp_path / str(told)
+        document = shown([ground(folder, "predicted", [2.0, 8.0], paper=paper)])
+        [why] = [one for one in document.sections[1].blocks if isinstance(one, Items)]
+        assert ("Theirs is slower." in why.texts[0]) == told
 
 
 def test_a_figure_has_a_line_of_each_ground_and_of_the_paper(both: list[Bundle]) -> None:
