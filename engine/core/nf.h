@@ -216,6 +216,12 @@ struct nf_ops {
 	bool (*bucket_of)(const struct nf *nf, const struct rte_mbuf *m, enum nf_direction dir,
 			  uint8_t *bucket);
 	/*
+	 * With this configuration, in an elastic segment with inputs in reverse in which functions change
+	 * endpoints: packets whose answers no bucket_of tells the bucket of, in a few words; NULL: there are
+	 * none. NULL: as if it said NULL.
+	 */
+	const char *(*untold)(const void *conf);
+	/*
 	 * Worker lcore, at every poll of the segment, idle ones too, while the NF holds packets:
 	 * what a shaper's time has come for. May be NULL.
 	 */

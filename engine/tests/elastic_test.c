@@ -135,7 +135,7 @@ LINK_REGISTER(mem_ops)
 	"\"acl\":{\"type\":\"acl\",\"params\":{\"rules\":[{\"action\":\"deny\",\"dport\":[6]},"      \
 	"{\"action\":\"permit\"}]}},"                                                              \
 	"\"nat\":{\"type\":\"nat\",\"params\":{\"seed\":1,\"pool\":[\"192.0.2.1\",\"192.0.2.2\"],"  \
-	"\"inside\":[\"10.0.0.0/8\"],\"udp_timeout_s\":0.2,\"transitory_timeout_s\":0.1,"          \
+	"\"udp_timeout_s\":0.2,\"transitory_timeout_s\":0.1,"          \
 	"\"established_timeout_s\":0.2,"                                                             \
 	"\"fragment_timeout_s\":0.1,\"sessions\":20000}},"                                         \
 	"\"fw\":{\"type\":\"firewall\",\"params\":{\"rules\":[{\"action\":\"permit\"}],\"flows\":20000,"  \
@@ -143,8 +143,7 @@ LINK_REGISTER(mem_ops)
 	"\"fragment_timeout_s\":0.1,\"half_open\":8000}},"                                         \
 	"\"lb\":{\"type\":\"lb\",\"params\":{\"table_size\":251,\"idle_timeout_s\":0.2,"            \
 	"\"flows\":20000,\"vips\":[{\"address\":\"203.0.113.1\",\"backends\":[{\"address\":"        \
-	"\"198.51.100.1\"},{\"address\":\"198.51.100.2\"}]},{\"address\":\"2001:db8:b::1\","        \
-	"\"backends\":[{\"address\":\"2001:db8:c::1\"}]}]}},"                                      \
+	"\"198.51.100.1\"},{\"address\":\"198.51.100.2\"}]}]}},"                                    \
 	"\"mon\":{\"type\":\"monitor\",\"params\":{\"idle_timeout_s\":0.1,\"flows\":20000}}},"      \
 	"\"segments\":[{\"name\":\"ends\",\"cpus\":[0],\"inputs\":["                               \
 	"{\"link\":\"outward\",\"to\":\"link:wire\"},{\"link\":\"answers\",\"to\":\"link:in\","     \
@@ -228,14 +227,14 @@ static void change(struct engine *e, unsigned int *replicas, unsigned int burst)
 
 		*replicas = 1 + pick(REPLICAS);
 		json = plan_json(*replicas, burst);
-		rc = engine_replan(e, json, &reply, &err);
+		rc = engine_replan(e, json, ELASTIC_WITHIN_MS, &reply, &err);
 		begin(e->workers);
 		json_decref(reply);
 		json_decref(json);
 	} else {
 		for (unsigned int b = 0; b < PKT_BUCKETS; b++)
 			to[b] = pick(4) ? e->elastic[1]->owners[b] : (uint8_t)pick(*replicas);
-		rc = elastic_move(e, 1, to, &moved, &err);
+		rc = elastic_move(e, 1, to, ELASTIC_WITHIN_MS, &moved, &err);
 	}
 	in_all.buckets += moved.buckets;
 	in_all.waited += moved.waited;

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import random
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,6 +22,12 @@ VIP = {
     "backends": [{"address": "198.51.100.1"}, {"address": "198.51.100.2"}],
 }
 NAT = {"pool": ["192.0.2.1", "192.0.2.2"], "seed": 1}
+STATIC = {
+    "protocol": "tcp", "inside": "10.0.0.1", "inside_port": 80,
+    "outside": "192.0.2.1", "outside_port": 8080,
+}  # fmt: skip
+BACK = [{"link": "back", "to": "link:meas"}]
+LONG_MS = 10_000  # where a machine that others load may stand still
 
 
 def _plan(cpus: list[int], nfs: dict[str, Any], edges: dict[str, str], most: int) -> dict[str, Any]:
@@ -31,9 +38,6 @@ def _plan(cpus: list[int], nfs: dict[str, Any], edges: dict[str, str], most: int
     plan = beside_its_ends([cpus[0], cpus[0]], nfs, {**segment, "elastic": most})
     plan["links"]["gen"]["params"]["flows"] = FLOWS
     plan["engine"]["spare_cpus"] = [cpus[-1]]
-    # Source and sink share a segment: what the rings to two replicas and the waiting place hold
-    # must have room behind them, or each would wait for the other.
-    plan["links"]["back"] = {"type": "ring", "params": {"size": 8192, "on_full": "wait"}}
     return plan
 
 
@@ -56,11 +60,12 @@ def _changes(
     while True:
         if draw.random() < 0.4:
             replicas = 3 - replicas
-            answer = engine.call("plan", plan=_on(plan, cpus[:replicas]))
+            answer = engine.call("plan", plan=_on(plan, cpus[:replicas]), within_ms=LONG_MS)
             yield from answer["moves"]
         else:
             some = draw.sample(range(BUCKETS), draw.randrange(1, BUCKETS))
-            yield engine.call("move", segment="chain", buckets=some, to=draw.randrange(replicas))
+            to = draw.randrange(replicas)
+            yield engine.call("move", segment="chain", buckets=some, to=to, within_ms=LONG_MS)
 
 
 def _sum(reading: dict[str, Any], function: str, counter: str) -> int:
@@ -176,6 +181,10 @@ def test_what_is_moved_is_where_its_packets_go(
             {"type": "nat", "params": {**NAT, "port_min": 2000, "port_max": 2200}},
             "out", "params.port_min: 201 ports in an elastic segment",
         ),
+        (
+            {"type": "nat", "params": {**NAT, "static": [STATIC]}},
+            "out", "params.static: in an elastic segment, where what begins outside",
+        ),
     ],
 )  # fmt: skip
 def test_what_cannot_be_elastic_is_named(
@@ -186,6 +195,93 @@ def test_what_cannot_be_elastic_is_named(
         start_engine(_plan(cpus, {"f": nf}, {"f": edge}, 2)),
     ):
         pass
+
+
+def test_a_static_mapping_is_refused_later_too(
+    start_engine: Callable[..., Engine], cpus: list[int]
+) -> None:
+    """What begins outside would be in another bucket than its answers, which begin anew."""
+    with (
+        start_engine(_counting(cpus)) as engine,
+        pytest.raises(EngineError, match="op: static mappings in an elastic segment"),
+    ):
+        engine.call("update", nf="nat", op={"op": "add", **STATIC})
+
+
+V6 = {"address": "2001:db8::1", "backends": [{"address": "2001:db8::2"}]}
+
+
+@pytest.mark.parametrize(
+    ("nat", "lb", "says"),
+    [
+        ({}, {"vips": [VIP, V6]}, '"lb" has IPv6 addresses, and nothing tells'),
+        ({"inside": ["10.0.0.0/8"]}, {"vips": [VIP]}, '"nat" has `inside`, so that others pass'),
+        ({}, {"vips": [VIP]}, None),
+        # Nothing else changes endpoints: what is not translated has one hash both ways.
+        ({"inside": ["10.0.0.0/8"]}, None, None),
+    ],
+)
+def test_answers_that_no_nat_steers_are_refused(
+    start_engine: Callable[..., Engine],
+    cpus: list[int],
+    nat: dict[str, Any],
+    lb: dict[str, Any] | None,
+    says: str | None,
+) -> None:
+    """They would come to a replica that does not know their flows; any nat was enough before."""
+    nfs = {"nat": {"type": "nat", "params": {**NAT, **nat}}}
+    nfs |= {} if lb is None else {"lb": {"type": "lb", "params": {**lb, "table_size": 251}}}
+    plan = _plan(cpus, nfs, dict.fromkeys(nfs, "out"), 2)
+    plan["links"] |= {"in": {"type": "ring"}, "home": {"type": "ring"}}
+    first, *_, last = [*nfs, *nfs]
+    ends, chain = plan["segments"][:2]
+    chain["inputs"].append({"link": "in", "to": last, "direction": "reverse"})
+    chain["nodes"][first]["reverse"] = {"out": "link:home"}
+    if lb is not None:
+        chain["nodes"]["lb"]["reverse"] = {"out": "nat"}
+    ends["inputs"].append({"link": "home", "to": "link:in", "direction": "reverse"})
+    if says is None:
+        with start_engine(plan) as engine:
+            assert engine.call("move", segment="chain", buckets=[1], to=0)["buckets"] == 0
+        return
+    with pytest.raises(EngineError, match=says), start_engine(plan):
+        pass
+
+
+def test_a_move_that_nobody_lets_through_ends_soon(
+    start_engine: Callable[..., Engine], cpus: list[int]
+) -> None:
+    """Source and sink are one segment, and the ring behind the chain is too small for what rings
+    in front of it hold: each waits for the other. The control thread, which other clients wait for,
+    was away for 20 s; and a plan that was in force by then was answered with an error."""
+    plan = _counting(cpus)
+    plan["links"]["back"]["params"]["size"] = 64
+    plan["segments"] = [
+        {**plan["segments"][0], "inputs": [*plan["segments"][0]["inputs"], *BACK]},
+        plan["segments"][1],
+    ]
+    del plan["engine"]["spare_cpus"]
+    plan, two = _on(plan, [cpus[-1]]), _on(plan, [cpus[-1], cpus[0]])
+    with start_engine(plan) as engine:
+        engine.call("start", sources={"gen": {"rate_pps": 0, "duration_s": 600}})
+        engine.wait_for(lambda: _stands(engine), "a standstill", seconds=60)
+        began = time.monotonic()
+        answer = engine.call("plan", plan=two, within_ms=100)
+        assert "for 100 ms" in answer["late"] and answer["moves"] == []
+        assert [one["elastic"]["rests"] for one in engine.read()["segments"]["chain"]] == [
+            False, False
+        ]  # fmt: skip
+        with pytest.raises(EngineError, match="for 200 ms"):
+            engine.call("move", segment="chain", buckets=[0], to=1, within_ms=200)
+        assert time.monotonic() - began < 8  # the machine may be others' for seconds
+        with pytest.raises(EngineError, match="within_ms: must be a whole number, 1 to 10000"):
+            engine.call("move", segment="chain", buckets=[0], to=1, within_ms=0)
+
+
+def _stands(engine: Engine) -> bool:
+    before = engine.read()["links"]["gen"]["sent"]
+    time.sleep(0.3)
+    return bool(before and engine.read()["links"]["gen"]["sent"] == before)
 
 
 def test_a_segment_of_one_cannot_be_elastic(

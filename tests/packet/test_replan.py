@@ -51,7 +51,9 @@ def test_segments_move_and_nothing_is_lost(
             for cpu, worker in after["workers"].items():
                 assert worker["ref_cycles"] >= before["workers"][cpu]["ref_cycles"]
             where = {s: w for w, one in after["workers"].items() for s in one["segments"]}
-            assert where == {"ends.0": str(way[0]), "chain.0": str(way[1])}
+            assert where == {
+                "ends.0": str(way[0]), "chain.0": str(way[1]), "sink.0": str(way[0])
+            }  # fmt: skip
         engine.wait_for(
             lambda: engine.read()["links"]["gen"]["state"] == "done", "the end", seconds=60
         )

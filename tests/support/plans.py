@@ -117,10 +117,10 @@ def _segment(i: int, nfs: Sequence[Nf], model: Model, cpus: Sequence[int]) -> di
 def beside_its_ends(
     cpus: Sequence[int], nfs: dict[str, Any], chain: dict[str, Any]
 ) -> dict[str, Any]:
-    """A chain in a segment of its own, its source and sink in another; rings that wait, so that
-    none is lost. `chain`: what its segment says beside its CPU, from the link "wire" to "back"."""
+    """A chain in a segment of its own, its source and sink in two others on one CPU; rings that
+    wait, so that none is lost. In one segment a source that waits for room would keep the sink from
+    making any. `chain`: what its segment says beside its CPU, from the link "wire" to "back"."""
     wait = {"type": "ring", "params": {"size": 1024, "on_full": "wait"}}
-    ends = [{"link": "gen", "to": "link:wire"}, {"link": "back", "to": "link:meas"}]
     return {
         "version": 1,
         "engine": memory_engine(),
@@ -132,15 +132,16 @@ def beside_its_ends(
         },
         "nfs": nfs,
         "segments": [
-            {"name": "ends", "cpus": [cpus[0]], "inputs": ends},
+            {"name": "ends", "cpus": [cpus[0]], "inputs": [{"link": "gen", "to": "link:wire"}]},
             {"name": "chain", "cpus": [cpus[1]], **chain},
+            {"name": "sink", "cpus": [cpus[0]], "inputs": [{"link": "back", "to": "link:meas"}]},
         ],
     }
 
 
-def on_cpus(plan: dict[str, Any], *cpus: int) -> dict[str, Any]:
-    """The same with each segment on another CPU."""
+def on_cpus(plan: dict[str, Any], ends: int, chain: int) -> dict[str, Any]:
+    """The same with the chain and its ends on other CPUs."""
     moved = copy.deepcopy(plan)
-    for segment, cpu in zip(moved["segments"], cpus, strict=True):
+    for segment, cpu in zip(moved["segments"], (ends, chain, ends), strict=True):
         segment["cpus"] = [cpu]
     return moved

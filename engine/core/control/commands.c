@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "control.h"
+#include "core/setup/elastic_move.h"
 
 typedef int (*command_fn)(struct engine *e, const json_t *req, json_t **reply, struct err *err);
 
@@ -141,10 +142,14 @@ static int cmd_update(struct engine *e, const json_t *req, json_t **reply, struc
 static int cmd_plan(struct engine *e, const json_t *req, json_t **reply, struct err *err)
 {
 	json_t *plan = json_object_get(req, "plan");
+	unsigned int within_ms;
+	int rc = elastic_within(req, &within_ms, err);
 
+	if (rc)
+		return rc;
 	if (!json_is_object(plan))
 		return err_set(err, EINVAL, "plan", "must be an object: a whole plan");
-	return engine_replan(e, plan, reply, err);
+	return engine_replan(e, plan, within_ms, reply, err);
 }
 
 /* 0: none for now. A plan without `locate` has nothing to count them in. */

@@ -48,9 +48,11 @@ int elastic_cmd_move(struct engine *e, const json_t *req, json_t **reply, struct
 	const json_t *to = json_object_get(req, "to");
 	struct elastic_moved moved = {0};
 	uint8_t owners[PKT_BUCKETS];
-	unsigned int segment = 0, n;
+	unsigned int segment = 0, n, within_ms;
 	int rc = named_segment(e, req, &segment, err);
 
+	if (!rc)
+		rc = elastic_within(req, &within_ms, err);
 	if (rc)
 		return rc;
 	n = e->plan->segments[segment].n_cpus;
@@ -60,7 +62,7 @@ int elastic_cmd_move(struct engine *e, const json_t *req, json_t **reply, struct
 		owners[b] = atomic_load_explicit(&e->elastic[segment]->owners[b], memory_order_relaxed);
 	rc = listed_buckets(json_object_get(req, "buckets"), (uint8_t)json_integer_value(to), owners, err);
 	if (!rc)
-		rc = elastic_move(e, segment, owners, &moved, err);
+		rc = elastic_move(e, segment, owners, within_ms, &moved, err);
 	if (rc)
 		return rc;
 	*reply = elastic_moved_json(e->plan->segments[segment].name, &moved);

@@ -24,6 +24,22 @@ static int check_inputs(const struct plan *p, const struct plan_segment *s, cons
 	return 0;
 }
 
+static int check_untold(const struct plan *p, const struct plan_segment *s, const char *path,
+			struct err *err)
+{
+	for (unsigned int i = 0; i < s->n_nodes; i++) {
+		const struct plan_nf *nf = &p->nfs[s->nodes[i].nf];
+		const char *what = nf->ops->untold ? nf->ops->untold(nf->conf) : NULL;
+
+		if (what)
+			return err_set(err, EINVAL, path,
+				       "elastic, but \"%s\" has %s, and nothing tells the bucket of answers "
+				       "to them; allowed: a function without, or no input in reverse",
+				       nf->name, what);
+	}
+	return 0;
+}
+
 /* Answers must come to the bucket that their flow has, also where a function changed its endpoints. */
 static int check_answers(const struct plan *p, const struct plan_segment *s, const char *path,
 			 struct err *err)
@@ -47,8 +63,10 @@ static int check_answers(const struct plan *p, const struct plan_segment *s, con
 		return err_set(err, EINVAL, path,
 			       "elastic, but %u functions would tell the bucket of answers; allowed: one "
 			       "nat", telling);
-	if (!reverse || !changes || telling)
+	if (!reverse || !changes)
 		return 0;
+	if (telling)
+		return check_untold(p, s, path, err);
 	return err_set(err, EINVAL, path,
 		       "elastic, but \"%s\" changes the endpoints by which answers are steered; allowed: no "
 		       "input in reverse, or a nat before it, whose ports tell the bucket", changes);

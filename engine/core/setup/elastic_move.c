@@ -21,7 +21,6 @@
 #include "elastic_move.h"
 #include "engine.h"
 
-#define WAIT_MAX_S 10 /* on a machine that others load an lcore may stand still for seconds */
 #define SPINS 200        /* before the control thread lets go of its CPU, which may be an lcore's */
 #define NAP_NS 10000
 
@@ -30,6 +29,7 @@ struct move {
 	unsigned int segment;
 	struct elastic *elastic;
 	const uint8_t *to;
+	uint64_t end; /* TSC until which others are waited for, in all of its steps together */
 	bool from[ELASTIC_REPLICAS_MAX]; /* replicas that give some away */
 	uint32_t marks[ELASTIC_REPLICAS_MAX][ELASTIC_INPUTS_MAX];
 	uint64_t turns[ELASTIC_REPLICAS_MAX];
@@ -43,10 +43,9 @@ static unsigned int n_replicas(const struct move *m)
 static bool until(struct move *m, bool (*done)(struct move *m))
 {
 	const struct timespec nap = {0, NAP_NS};
-	uint64_t end = rte_rdtsc() + WAIT_MAX_S * rte_get_tsc_hz();
 
 	for (unsigned int i = 0; !done(m); i++) {
-		if (rte_rdtsc() > end || (m->e->ends && *m->e->ends))
+		if (rte_rdtsc() > m->end || (m->e->ends && *m->e->ends))
 			return false;
 		if (m->e->idle)
 			m->e->idle(m->e);
@@ -166,12 +165,25 @@ static uint64_t all_waited(const struct move *m)
 	return waited;
 }
 
-int elastic_move(struct engine *e, unsigned int segment, const uint8_t to[PKT_BUCKETS],
-		 struct elastic_moved *moved, struct err *err)
+int elastic_within(const json_t *req, unsigned int *within_ms, struct err *err)
 {
-	struct move m = {.e = e, .segment = segment, .elastic = e->elastic[segment], .to = to};
+	const json_t *v = json_object_get(req, "within_ms");
+
+	*within_ms = v ? (unsigned int)json_integer_value(v) : ELASTIC_WITHIN_MS;
+	if (v && (!json_is_integer(v) || json_integer_value(v) < 1 ||
+		  json_integer_value(v) > ELASTIC_WITHIN_MAX_MS))
+		return err_set(err, EINVAL, "within_ms", "must be a whole number, 1 to %d",
+			       ELASTIC_WITHIN_MAX_MS);
+	return 0;
+}
+
+int elastic_move(struct engine *e, unsigned int segment, const uint8_t to[PKT_BUCKETS],
+		 unsigned int within_ms, struct elastic_moved *moved, struct err *err)
+{
+	uint64_t began = rte_rdtsc(), waited;
+	struct move m = {.e = e, .segment = segment, .elastic = e->elastic[segment], .to = to,
+			 .end = began + within_ms * rte_get_tsc_hz() / 1000};
 	const char *name = e->plan->segments[segment].name;
-	uint64_t began = rte_rdtsc(), waited = all_waited(&m);
 	uint8_t now[PKT_BUCKETS];
 	const char *late;
 
@@ -180,23 +192,24 @@ int elastic_move(struct engine *e, unsigned int segment, const uint8_t to[PKT_BU
 		m.from[now[b]] |= now[b] != to[b];
 	}
 	*moved = (struct elastic_moved){0};
+	waited = all_waited(&m);
 	if (!memcmp(now, to, sizeof(now)))
 		return 0;
 	/* An earlier change that somebody did not follow in time. */
 	if (!until(&m, writers_follow))
-		return err_set(err, EBUSY, name, "its former change is not over: packets wait for room");
+		return err_set(err, EBUSY, name, "for %u ms its former change is not over: packets wait for "
+			       "room", within_ms);
 	moved->buckets = give(&m, now, NULL);
 	late = drain(&m);
 	if (late) {
+		/* Writers take that over when they come to it; the next move waits for it. */
 		give(&m, now, now);
-		until(&m, writers_follow);
-		return err_set(err, EBUSY, name, "%s for %d s; its buckets stay where they are", late,
-			       WAIT_MAX_S);
+		moved->buckets = 0;
+		return err_set(err, EBUSY, name, "%s for %u ms; its buckets stay where they are", late,
+			       within_ms);
 	}
 	give(&m, now, to);
-	if (!until(&m, writers_follow))
-		return err_set(err, EBUSY, name, "its buckets have moved, but for %d s there has been no "
-			       "room for packets that waited", WAIT_MAX_S);
+	moved->late = !until(&m, writers_follow);
 	moved->waited = all_waited(&m) - waited;
 	moved->took_ns = (uint64_t)((double)(rte_rdtsc() - began) * 1e9 / (double)rte_get_tsc_hz());
 	return 0;
@@ -204,8 +217,13 @@ int elastic_move(struct engine *e, unsigned int segment, const uint8_t to[PKT_BU
 
 json_t *elastic_moved_json(const char *segment, const struct elastic_moved *moved)
 {
-	return json_pack("{s:s, s:i, s:I, s:I}", "segment", segment, "buckets", (int)moved->buckets, "waited",
-			 (json_int_t)moved->waited, "took_ns", (json_int_t)moved->took_ns);
+	json_t *json = json_pack("{s:s, s:i, s:I, s:I}", "segment", segment, "buckets", (int)moved->buckets,
+				 "waited", (json_int_t)moved->waited, "took_ns",
+				 (json_int_t)moved->took_ns);
+
+	if (moved->late)
+		json_object_set_new(json, "late", json_string("no room yet for packets that waited"));
+	return json;
 }
 
 static void count_buckets(const struct elastic *elastic, unsigned int *have)

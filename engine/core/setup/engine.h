@@ -45,8 +45,12 @@ void engine_stop(struct engine *e);
 uint64_t engine_keeps(const struct engine *e);
 /* Workers that have replicas begin, or begin again. */
 int engine_launch(struct engine *e, struct err *err);
-/* A new version of the plan, while it runs (replan.c). */
-int engine_replan(struct engine *e, json_t *plan, json_t **reply, struct err *err);
+/*
+ * A new version of the plan, while it runs (replan.c); `within_ms`: for each move of buckets. An error:
+ * the plan is as before. What comes late of one that is in force is said in the reply.
+ */
+int engine_replan(struct engine *e, json_t *plan, unsigned int within_ms, json_t **reply,
+		  struct err *err);
 
 /* A replica of an elastic segment has no lcore from now on, or has one again; while it does not run. */
 void replica_rest(struct replica *r, bool rests);

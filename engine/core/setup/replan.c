@@ -162,7 +162,8 @@ static void assign(struct engine *e, const struct plan *next)
 }
 
 /* Elastic segments' buckets to so many replicas as will run, of those that do so now. */
-static int spread(struct engine *e, const struct plan *next, bool fewer, json_t *moves, struct err *err)
+static int spread(struct engine *e, const struct plan *next, bool fewer, unsigned int within_ms,
+		  json_t *moves, struct err *err)
 {
 	for (unsigned int i = 0; i < next->n_segments; i++) {
 		unsigned int n = next->segments[i].n_cpus, was = e->plan->segments[i].n_cpus;
@@ -174,7 +175,7 @@ static int spread(struct engine *e, const struct plan *next, bool fewer, json_t 
 		if (!e->elastic[i] || (fewer && n >= was))
 			continue;
 		elastic_spread(e->elastic[i], n, to);
-		rc = elastic_move(e, i, to, &moved, err);
+		rc = elastic_move(e, i, to, within_ms, &moved, err);
 		if (rc)
 			return rc;
 		if (moved.buckets)
@@ -192,15 +193,29 @@ static int check_next(struct engine *e, json_t *json, struct plan **next, struct
 	return rc ? rc : known_cpus(e, *next, err);
 }
 
-int engine_replan(struct engine *e, json_t *json, json_t **reply, struct err *err)
+/* The plan is in force: an answer that said no would be of one that is not. */
+static json_t *replan_reply(uint64_t paused, json_t *moves, const struct err *late)
 {
+	json_t *reply = json_pack("{s:b, s:I, s:o}", "ok", 1, "paused_ns",
+				  (json_int_t)((double)paused * 1e9 / (double)rte_get_tsc_hz()), "moves",
+				  moves);
+
+	if (late)
+		json_object_set_new(reply, "late", json_sprintf("%s: %s", late->path, late->msg));
+	return reply;
+}
+
+int engine_replan(struct engine *e, json_t *json, unsigned int within_ms, json_t **reply,
+		  struct err *err)
+{
+	struct err late = {0};
 	json_t *moves = json_array();
 	struct plan *next = NULL;
 	uint64_t began, paused;
 	int rc = check_next(e, json, &next, err);
 
 	if (!rc)
-		rc = spread(e, next, true, moves, err);
+		rc = spread(e, next, true, within_ms, moves, err);
 	if (rc) {
 		json_decref(moves);
 		plan_free(next);
@@ -211,14 +226,12 @@ int engine_replan(struct engine *e, json_t *json, json_t **reply, struct err *er
 	assign(e, next);
 	rc = engine_launch(e, err);
 	paused = rte_rdtsc() - began;
-	if (!rc)
-		rc = spread(e, next, false, moves, err);
-	plan_free(next);
 	if (rc)
 		json_decref(moves);
+	else if (spread(e, next, false, within_ms, moves, &late))
+		*reply = replan_reply(paused, moves, &late);
 	else
-		*reply = json_pack("{s:b, s:I, s:o}", "ok", 1, "paused_ns",
-				   (json_int_t)((double)paused * 1e9 / (double)rte_get_tsc_hz()), "moves",
-				   moves);
+		*reply = replan_reply(paused, moves, NULL);
+	plan_free(next);
 	return rc;
 }

@@ -116,6 +116,18 @@ static const char *const drops[] = {"no-backend", "not-for-vip", "fragment", NUL
 static const char *const counters[] = {"hits",       "new-flows", "table-full",
 				       "reassigned", "expired",   "flows", NULL};
 
+/* No nat translates them. */
+static const char *lb_untold(const void *conf)
+{
+	const struct lb_params *p = conf;
+	const struct lb_vip_params *vips = p->vips.items;
+
+	for (size_t i = 0; i < p->vips.count && p->mode == LB_NAT; i++)
+		if (vips[i].address.family == 6)
+			return "IPv6 addresses";
+	return NULL;
+}
+
 static const struct nf_ops lb_ops = {
 	.name = "lb",
 	.doc = "Stateful layer-4 load balancer, by a Maglev table. TCP and UDP packets for a VIP (address, "
@@ -144,6 +156,7 @@ static const struct nf_ops lb_ops = {
 	.wants_headers = true,
 	.elastic = true,
 	.rest = lb_rest,
+	.untold = lb_untold,
 	.init = lb_init,
 	.fini = lb_fini,
 	.worker_init = lb_worker_init,

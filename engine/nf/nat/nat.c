@@ -102,6 +102,10 @@ static int check_elastic(const struct nat_params *p, struct err *err)
 		return err_set(err, EINVAL, "params.mapping",
 			       "endpoint-independent in an elastic segment, where no bucket has all "
 			       "sessions of a mapping; allowed: endpoint-dependent");
+	if (p->statics.count)
+		return err_set(err, EINVAL, "params.static",
+			       "in an elastic segment, where what begins outside is in another bucket than "
+			       "its answers; allowed: none");
 	if (ports < PKT_BUCKETS)
 		return err_set(err, EINVAL, "params.port_min",
 			       "%u ports in an elastic segment, each of whose %u buckets has some; "
@@ -279,6 +283,13 @@ static const char *nat_apart(const void *conf)
 	return "it holds fragments";
 }
 
+static const char *nat_untold(const void *conf)
+{
+	const struct nat_params *p = conf;
+
+	return p->inside.count ? "`inside`, so that others pass as they are" : NULL;
+}
+
 static const struct nf_ops nat_ops = {
 	.name = "nat",
 	.doc = "IPv4 network address and port translation. In the forward direction sources inside get an "
@@ -319,6 +330,7 @@ static const struct nf_ops nat_ops = {
 	.elastic = true,
 	.rest = nat_rest,
 	.bucket_of = nat_bucket_of,
+	.untold = nat_untold,
 	.init = nat_init,
 	.fini = nat_fini,
 	.worker_init = nat_worker_init,

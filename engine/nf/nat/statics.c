@@ -191,6 +191,8 @@ int nat_update(struct nf *nf, const json_t *op, json_t **reply, struct err *err)
 	struct update u = {0};
 	int rc = param_parse(update_params, op, "op", &u, err);
 
+	if (!rc && nf->owners) /* as nat_init says */
+		rc = err_set(err, ENOTSUP, "op", "static mappings in an elastic segment; allowed: none");
 	if (!rc)
 		rc = nat_check_host4(&u.mapping.inside, "op.inside", err);
 	if (!rc)

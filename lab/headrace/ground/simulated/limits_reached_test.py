@@ -81,5 +81,5 @@ def test_ports_of_a_tester_outside_are_a_limit(tmp_path: Path) -> None:
     ground = SimulatedGround(described, described, "analytic")
     figures = seen(SimulatedPoint(one, doc, ground, placement), 0.0).figures
     [limit] = figures.limits
-    assert (limit.kind, limit.place, limit.gbps) == ("port", "round", pytest.approx(1))
+    assert (limit.kind, limit.place) == ("port", "round") and limit.gbps == pytest.approx(1)
     assert limit.used == pytest.approx(1) and figures.received_pps == pytest.approx(1e9 / 84 / 8)
