@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.errors import BadInput
@@ -26,6 +26,11 @@ class PlacedSegment:
     cpus: tuple[int, ...]
     parallel: tuple[str, ...] = ()  # functions side by side, the first on `cpus`
     beside: tuple[tuple[int, ...], ...] = ()  # where the others run: an lcore for each replica
+    elastic: int | None = None  # replicas that it may have at most; None: as many as it has
+
+    @property
+    def most(self) -> int:
+        return self.elastic or len(self.cpus)
 
     @property
     def all_cpus(self) -> tuple[int, ...]:
@@ -39,11 +44,12 @@ class Placement:
     segments: tuple[PlacedSegment, ...]
     notes: tuple[str, ...]
     others: tuple[int, ...] = ()  # lcores of programs that are not the engine's
+    spare: tuple[int, ...] = ()  # that elastic segments may be given
 
     @property
     def cpus(self) -> set[int]:
         of_segments = (c for s in self.segments for c in s.all_cpus)
-        return {self.generator, self.sink, *self.others, *of_segments}
+        return {self.generator, self.sink, *self.others, *self.spare, *of_segments}
 
 
 def usable_cpus() -> list[int]:
@@ -88,7 +94,8 @@ def place(
     traffic, chain = _choose(experiment, doc, available, topology)
     groups = groups_of(experiment)
     if experiment.execution.lcores is not None:
-        return _as_told(experiment, doc, groups, traffic, available, topology)
+        told = _as_told(experiment, doc, groups, traffic, available, topology)
+        return _elastic(told, experiment, chain)
     replicas = _replicas(experiment, groups, len(chain))
     if max(replicas) > len(chain):
         raise doc.error(
@@ -110,7 +117,20 @@ def place(
         name = _segment_name(group, len(groups))
         segments.append(PlacedSegment(name, group, cpus, beside, sides))
     notes = tuple(_notes(traffic, chain, segments, used))
-    return Placement(traffic[0], traffic[-1], tuple(segments), notes)
+    placed = Placement(traffic[0], traffic[-1], tuple(segments), notes)
+    return _elastic(placed, experiment, chain)
+
+
+def _elastic(placed: Placement, experiment: Experiment, chain: Sequence[int]) -> Placement:
+    """With what its segments may have later: the lcores of the chain that none has yet."""
+    most = experiment.execution.elastic
+    if most is None:
+        return placed
+    spare = tuple(cpu for cpu in chain if cpu not in placed.cpus)
+    named = f"lcores {', '.join(map(str, spare))}" if spare else "none"
+    note = f"elastic: each segment may have {most} replicas; spare for them: {named}"
+    segments = tuple(replace(one, elastic=most) for one in placed.segments)
+    return replace(placed, segments=segments, spare=spare, notes=(*placed.notes, note))
 
 
 def _as_told(
@@ -234,9 +254,9 @@ def _traffic(experiment: Experiment, available: list[int], topology: Topology) -
 
 
 def _lcores_wanted(experiment: Experiment) -> int:
-    replicas = experiment.execution.replicas
+    replicas, elastic = experiment.execution.replicas, experiment.execution.elastic or 0
     if replicas is None:
-        return len(experiment.nodes)
+        return max(elastic, len(experiment.nodes))
     beside = experiment.execution.parallel or ()
     return sum(
         count * (len(beside) if beside and set(beside) <= set(group) else 1)
@@ -259,7 +279,7 @@ def _replicas(experiment: Experiment, groups: list[tuple[str, ...]], lcores: int
     execution = experiment.execution
     if execution.replicas is not None:
         return [*execution.replicas, *[1] * (len(groups) - len(execution.replicas))]
-    if execution.model == "rtc":
+    if execution.model == "rtc" and execution.elastic is None:
         return [max(1, lcores // len(execution.parallel or (0,)))]
     return [1] * len(groups)
 

@@ -36,6 +36,7 @@ GENERATOR, SINK = "generator", "sink"
 _MBUFS_MIN = 16384
 _SMALL_FRAME = 512
 _DATA_BYTES_MAX = 65407  # of an mbuf, beside its headroom
+_MOVING = 4096  # of each writer's links (engine/core/loop/elastic.h)
 _SLOTS = 1024  # of functions side by side; copies of packets have as many
 # 4 ms at 16 Mpps; only small frames come that fast.
 _WIRE_SHARED = 65536
@@ -166,10 +167,12 @@ def compile_plan(
         )
         for node in experiment.nodes
     }
-    held = _held(links, segments)
+    held = _held(links, segments) + _waiting(segments)
     held += sum(
         _SLOTS * (1 + len(s.parallel)) * len(s.cpus) for s in placement.segments if s.parallel
     )
+    if placement.spare:
+        engine = engine.having(spare_cpus=placement.spare)
     engine = engine.having(
         **buffers(experiment, held + _MBUFS_MIN - 1), mbuf_data_bytes=data_bytes(experiment)
     )
@@ -186,12 +189,27 @@ def _source(experiment: Experiment, way: Path, doc: Document, description: Descr
 
 def _held(links: dict[str, PlanLink], segments: list[PlanSegment]) -> int:
     """Packets that lie in rings when all are full: each of a segment's replicas has its own."""
-    readers = {entry.link: len(segment.cpus) for segment in segments for entry in segment.inputs}
+    readers = {entry.link: _most(segment) for segment in segments for entry in segment.inputs}
     return sum(
         link.params["size"] * readers.get(name, 1)
         for name, link in links.items()
         if link.type == "ring"
     )
+
+
+def _most(segment: PlanSegment) -> int:
+    return segment.elastic or len(segment.cpus)
+
+
+def _waiting(segments: list[PlanSegment]) -> int:
+    """Packets that may wait with who writes into an elastic segment, while their buckets move."""
+    elastic = [f"link:{entry.link}" for one in segments if one.elastic for entry in one.inputs]
+    places = 0
+    for one in segments:
+        ways = [edges for node in (one.nodes or {}).values() for edges in node.values()]
+        targets = {entry.to for entry in one.inputs} | {to for way in ways for to in way.values()}
+        places += _most(one) * sum(link in targets for link in elastic)
+    return _MOVING * places
 
 
 def direct_plan(
@@ -236,7 +254,7 @@ def wire_size(experiment: Experiment, placement: Placement) -> int:
         experiment.workload, Pcap
     )
     whole = _WIRE_SHARED if small else _WIRE_SHARED // 4
-    replicas = len(placement.segments[0].cpus) if placement.segments else 1
+    replicas = placement.segments[0].most if placement.segments else 1
     return max(deployment.ring.size, whole >> (replicas - 1).bit_length())
 
 
@@ -303,6 +321,7 @@ class _Cut:
             cpus=segment.cpus,
             burst=burst,
             steer=steer,
+            elastic=segment.elastic,
             inputs=tuple(entry for way in ways for entry in self._inputs(segment, way)),
             fastpath=self._fastpath or None,
             parallel=beside,

@@ -294,3 +294,39 @@ def test_what_may_not_be_side_by_side(execution: str, more: str, message: str) -
     with pytest.raises(BadInput, match=message) as caught:
         plans(CHAIN + f"deployment: {{execution: {execution}}}\n{more}\n", [0, 1, 2])
     assert "execution" in str(caught.value)
+
+
+def test_an_elastic_segment_has_spare_lcores_and_room_for_all_its_replicas() -> None:
+    """It begins with one. By hand: two more rings of 1024 packets, and a waiting place of 4096."""
+    text = CHAIN + (
+        "deployment: {{wire: 1024, lcores: {{traffic: [0], chain: [1, 2, 3, 4]}},\n"
+        "  execution: [{{model: rtc, replicas: 1{}}}]}}\n"
+    )
+    [plain], [plan] = (
+        plans(text.format(""), [*range(5)]),
+        plans(text.format(", elastic: 3"), [*range(5)]),
+    )
+    chain = plan["segments"][1]
+    assert (chain["cpus"], chain["elastic"]) == ([1], 3)
+    assert plan["engine"]["spare_cpus"] == [2, 3, 4]
+    assert plan["engine"]["mbufs"] - plain["engine"]["mbufs"] == 2 * 1024 + 4096
+    [pipeline] = plans(
+        CHAIN + "deployment: {execution: [{model: pipeline, elastic: 2}], ring: 1024}\n",
+        [*range(9)],
+    )
+    assert [one.get("elastic") for one in pipeline["segments"]] == [None, 2, 2, 2, None]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{model: rtc, elastic: 1}", "elastic"),
+        ("{model: rtc, elastic: 2, replicas: 3}", "a segment begins with 3; allowed: 3 or more"),
+        ("{model: rtc, elastic: 2, fastpath: true}", "elastic: beside fastpath"),
+        ("{model: rtc, elastic: 2}], steer: even, x: [", "elastic: with steer even"),
+        ("{model: rtc, elastic: 2}], hosting: process, x: [", "elastic: with hosting process"),
+    ],
+)
+def test_what_cannot_be_elastic_is_said(text: str, says: str) -> None:
+    with pytest.raises(BadInput, match=says):
+        experiments(f"{CHAIN}deployment: {{execution: [{text}]}}\n".replace(", x: []", ""))

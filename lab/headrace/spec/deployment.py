@@ -63,7 +63,9 @@ class Execution(Spec):
     flows whose way through neighbouring functions is known are rewritten once (docs/spec.md);
     true, or for how many flows at a time. `parallel`: neighbouring functions that work on each
     packet at the same time, the first on the segment's lcore and the others on their own; with
-    `lcores`, `beside` says on which, and the segment has one replica.
+    `lcores`, `beside` says on which, and the segment has one replica. `elastic`: the most replicas
+    that each segment may be given while it runs, on the chain's other lcores; it begins with
+    `replicas`, or one (docs/elastic.md).
     """
 
     name: Annotated[str, Field(min_length=1, max_length=60)]
@@ -82,6 +84,7 @@ class Execution(Spec):
         | None
     ) = None
     beside: tuple[Annotated[Count, Field(ge=0)], ...] | None = None
+    elastic: Annotated[Count, Field(ge=2, le=64)] | None = None
 
     @property
     def fastpath_flows(self) -> int:
@@ -117,7 +120,21 @@ class Execution(Spec):
                 )
         self._check_lcores()
         self._check_parallel()
+        self._check_elastic()
         return self
+
+    def _check_elastic(self) -> None:
+        if self.elastic is None:
+            return
+        if self.parallel or self.fastpath_flows:
+            other = "parallel" if self.parallel else "fastpath"
+            raise ValueError(f"elastic: beside {other}; allowed: one of them")
+        most = max((*(self.replicas or ()), *(len(on) for on in self.lcores or ())), default=1)
+        if most > self.elastic:
+            raise ValueError(
+                f"elastic: {self.elastic} replicas at most, and a segment begins with {most}; "
+                f"allowed: {most} or more"
+            )
 
     def _check_parallel(self) -> None:
         group = self.parallel or ()
@@ -181,6 +198,8 @@ def _with_name(value: dict[str, Any], model: Any) -> dict[str, Any]:
     if "name" not in value:
         name = _name(model, segments, value.get("replicas"))
         value["name"] = name[:50] + " fast path" if value.get("fastpath") else name
+        if value.get("elastic") is not None:
+            value["name"] = f"{name[:45]} elastic {value['elastic']}"
         if isinstance(group := value.get("parallel"), list | tuple):
             value["name"] = f"{name[:28]} with {' beside '.join(map(str, group))}"[:60]
     return value

@@ -435,6 +435,8 @@ def check_execution(
     _check_shares(doc, study)
     if execution.parallel is not None:
         _check_parallel(doc, (*path, "parallel"), list(execution.parallel), wanted, study)
+    if execution.elastic is not None:
+        _check_elastic(doc, (*path, "elastic"), study)
     if execution.segments is None:
         return
     got = [name for segment in execution.segments for name in segment]
@@ -455,6 +457,22 @@ def _check_shares(doc: Document, study: Study) -> None:
                 f"{share.text}: there is no execution {share.execution}; "
                 f"allowed: {', '.join(names)}",
             )
+
+
+def _check_elastic(doc: Document, at: tuple[PathKey, ...], study: Study) -> None:
+    """What its functions keep of flows is the engine's to judge."""
+    hosting, ground = study.deployment.hosting.kind, study.ground
+    problem = None
+    if hosting != "inline":
+        problem = f"with hosting {hosting}"
+    elif study.testbed is not None:
+        problem = "between ports, whose packets the NIC steers"
+    elif ground is not None and ground.kubernetes is not None:
+        problem = "on a cluster"
+    elif study.deployment.steer != "hash":
+        problem = f"with steer {study.deployment.steer}"
+    if problem is not None:
+        raise doc.error(at, f"{problem}; allowed: inside one engine, with steer hash")
 
 
 def _check_parallel(

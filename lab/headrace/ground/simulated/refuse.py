@@ -96,6 +96,9 @@ def _problems(
         yield ("testbed",), "ports cost what nobody has measured; covered: chains without"
     if execution.parallel:
         yield ("deployment", "execution"), "parallel; covered: functions one after the other"
+    if execution.elastic is not None and study.measure.operate is None:
+        problem = "elastic: what it costs to steer by buckets; covered: with measure.operate"
+        yield ("deployment", "execution"), problem
     if execution.fastpath_flows:
         yield ("deployment", "execution"), "fastpath; covered: every packet through every function"
     if study.measure.chaos is not None:
