@@ -27,7 +27,7 @@ class Operated(Record):
     broken: NonNegativeInt
     broken_p99: NonNegativeInt  # of these, by latency; the same one may be so by loss
     broken_loss: NonNegativeInt
-    kept: NonNegativeFloat  # share of the windows
+    kept: NonNegativeFloat | None  # share of the windows; None: no packet was asked for in any
     core_seconds: NonNegativeFloat
     mean_lcores: NonNegativeFloat
     most_lcores: NonNegativeInt

@@ -39,8 +39,12 @@ def sentence(bundle: Bundle) -> str:
     if not runs:
         return ""
     texts = [
-        f"{one.policy}: {significant(one.mean_lcores)} lcores in the mean, SLO kept in "
-        f"{percent(one.kept, 5)} of the windows"
+        f"{one.policy}: {significant(one.mean_lcores)} lcores in the mean, "
+        + (
+            "no window had a packet"
+            if one.kept is None
+            else f"SLO kept in {percent(one.kept, 5)} of the windows"
+        )
         for one in (row.operated for row in runs[0])
         if one is not None
     ]
@@ -86,7 +90,7 @@ def _table(rows: Sequence[Result], policies: Sequence[Operated]) -> Table:
         Column("at most", "count"),
         Column("core-seconds", digits=5),
         Column("of the oracle's", digits=3, optional=True),
-        Column("SLO kept", "share", digits=5),
+        Column("SLO kept", "share", digits=5, optional=True),
         Column("windows broken", "count"),
         Column("lost", "loss"),
         Column("steps", "count"),

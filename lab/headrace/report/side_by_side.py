@@ -148,7 +148,8 @@ def _charts(group: Group, name: str, grounds: Sequence[GroundResults]) -> Iterat
     path = _axis(every)
     for goal in dict.fromkeys(asked.goal for _, _, asked, _ in every):
         mine = [one for one in every if one[2].goal == goal]
-        named = _named([asked for _, _, asked, _ in mine], path)
+        traffic = _traffic([(point, asked) for _, point, asked, _ in mine])
+        named = _named([asked for _, _, asked, _ in mine], path, traffic)
         for figure in _AT_LOADS if goal == "fixed" else _AT_GOALS:
             label, value = FIGURES[figure]
             lines: dict[str, list[tuple[float, float]]] = {}
@@ -167,10 +168,27 @@ def _charts(group: Group, name: str, grounds: Sequence[GroundResults]) -> Iterat
                 yield curves(drawn, axes)
 
 
-def _named(every: Sequence[AskedPoint], path: str) -> dict[AskedPoint, str]:
+def _traffic(every: Sequence[tuple[PointRow, AskedPoint]]) -> dict[AskedPoint, str]:
+    """Which workload it is, where a point has several; what is swept stands in the point."""
+    texts = {}
+    for point, asked in every:
+        text = asked.workload
+        for key, value in point.values.items():
+            text = text.replace(f" {key}={value}", "")
+        texts[asked] = text
+    several: dict[str, set[str]] = {}
+    for asked, text in texts.items():
+        several.setdefault(asked.point, set()).add(text)
+    return {asked: text if several[asked.point] - {text} else "" for asked, text in texts.items()}
+
+
+def _named(
+    every: Sequence[AskedPoint], path: str, traffic: Mapping[AskedPoint, str]
+) -> dict[AskedPoint, str]:
     """What of each is not the same in all, and is no axis."""
     parts = {
         one: (
+            traffic[one],
             one.execution,
             "" if path == _LOAD or not one.load_pps else f"{one.load_pps / 1e6:.3g} Mpps",
         )
@@ -225,6 +243,8 @@ def _published(published: Sequence[Published], path: str, figure: str) -> Iterat
 def _tables(name: str, group: Group, grounds: Sequence[GroundResults]) -> Iterator[Block]:
     labels = {p.point: _label(p) for g in grounds for p in g.points if p.group == name}
     every = dict.fromkeys(a for g in grounds for a in g.results if a.point in labels)
+    points = {p.point: p for g in grounds for p in g.points}
+    traffic = _traffic([(points[asked.point], asked) for asked in every])
     columns: list[Column | str] = ["point", Column("execution", "text"), Column("goal", "text")]
     for ground in grounds:
         columns += [
@@ -235,7 +255,8 @@ def _tables(name: str, group: Group, grounds: Sequence[GroundResults]) -> Iterat
     rows = []
     for asked in every:
         load = f"{asked.load_pps / 1e6:.4g} Mpps" if asked.load_pps else ""
-        cells: list[Cell] = [labels[asked.point], asked.execution, load or asked.goal]
+        label = ", ".join(filter(None, (labels[asked.point], traffic[asked])))
+        cells: list[Cell] = [label, asked.execution, load or asked.goal]
         for ground in grounds:
             results = ground.results.get(asked, [])
             cells += [

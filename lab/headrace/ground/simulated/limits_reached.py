@@ -59,7 +59,7 @@ def _of_hosted(
     sent: float,
     carried: float,
 ) -> Iterator[tuple[Limit, float]]:
-    """Of each kind the way that has most to carry, and the licence that has least."""
+    """The way of each kind that has most to carry, and the licence that has least."""
     if not isinstance(priced, HostedLayout):
         return
     lcores, hosting = priced.lcores_pps(), experiment.hosting

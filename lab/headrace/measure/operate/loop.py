@@ -78,7 +78,7 @@ def _run(
         broken=tally.broken,
         broken_p99=tally.broken_p99,
         broken_loss=tally.broken_loss,
-        kept=1 - tally.broken / tally.windows if tally.windows else 1.0,
+        kept=1 - tally.broken / tally.windows if tally.windows else None,
         core_seconds=plant.core_seconds,
         mean_lcores=plant.core_seconds / tally.seconds,
         most_lcores=tally.most,

@@ -120,7 +120,13 @@ def test_a_steady_load_never_makes_it_go_back_and_forth(pps: float) -> None:
     """Whatever it begins with, also just at what so many lcores carry; noise is in all of it."""
     log = run("headrace", curve((0, pps), (30, pps))).log
     sizes = [one.lcores_after for one in log.decisions if one.lcores_after != one.lcores_before]
-    assert len(sizes) <= 1 and log.operated.kept > 0.999
+    assert len(sizes) <= 1 and (log.operated.kept or 0) > 0.999
+
+
+def test_of_a_load_without_a_packet_nothing_is_said_to_be_kept() -> None:
+    """It was 1: an SLO kept all the time, in no window."""
+    operated = run("static", curve((0, 0.0), (1, 0.0))).log.operated
+    assert (operated.windows, operated.kept) == (0, None)
 
 
 def test_it_follows_a_step_up_and_down() -> None:
