@@ -83,7 +83,7 @@ static int check_files(struct plan *plan, uint64_t packets, json_t **reading, st
 	char *prefix = NULL;
 	int rc;
 
-	/* Of its own: two that check the same plan must not remove each other's files. */
+	/* A prefix of its own: two that check the same plan must not remove each other's files. */
 	if (asprintf(&prefix, "headrace-check-%d", getpid()) < 0)
 		return err_set(err, ENOMEM, "engine", "out of memory");
 	free(plan->engine.file_prefix);

@@ -171,7 +171,7 @@ static int measure(const struct options *o, struct err *err)
 	for (unsigned int i = 0; i < RTE_DIM(parts); i++) {
 		if (o->only && strcmp(o->only, parts[i].name))
 			continue;
-		/* Of one CPU there is nothing to say about two: null, not zero. */
+		/* With one CPU there is nothing to say about two: null, not zero. */
 		found = parts[i].cpus > o->n_cpus ? json_null() : parts[i].measure(o, err);
 		if (!found) {
 			json_decref(all);

@@ -18,7 +18,7 @@ static size_t round_up(size_t bytes)
 	return (bytes + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
 }
 
-/* Of the mapping that begins at `addr`: how much is on transparent huge pages (proc(5), smaps). */
+/* Bytes of the mapping at `addr` that are on transparent huge pages (proc(5), smaps). */
 static size_t huge_part(const void *addr)
 {
 	FILE *f = fopen("/proc/self/smaps", "re");

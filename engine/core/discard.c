@@ -22,7 +22,7 @@ static void *hold(void *arg)
 	struct last_holder *h = arg;
 	unsigned int fd = (unsigned int)h->fd;
 
-	/* Of all others the engine has its own descriptors still: these calls end nothing. */
+	/* The engine has its own descriptors of all others still: these calls end nothing. */
 	h->holds = !close_range(fd + 1, ~0u, CLOSE_RANGE_UNSHARE);
 	if (h->holds && fd)
 		close_range(0, fd - 1, 0);

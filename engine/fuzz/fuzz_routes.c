@@ -43,7 +43,7 @@ static void empty(struct fib **table)
 	*table = NULL;
 }
 
-/* Of the file; its path is the same each time. */
+/* Writes the file and returns its path, which is the same each time. */
 static const char *filled(const uint8_t *data, size_t size)
 {
 	static char path[64];

@@ -52,7 +52,7 @@ static inline size_t stride_of(enum fib_key kind)
 	return kind == FIB_KEY_IPV4 ? 4 : kind == FIB_KEY_IPV6 ? 16 : 8;
 }
 
-/* Of a mask of slots; any when it is empty. */
+/* The first slot in a mask; any when it is empty. */
 static inline unsigned int first_of(uint32_t m)
 {
 #ifdef __BMI__
@@ -239,8 +239,8 @@ static inline __attribute__((always_inline)) void probe(const struct cuckoo *c, 
 }
 
 /*
- * Of the keys that are not in their first bucket, leaves those that may be in the second, and
- * fetches that. For the others, which are few when the filter was not asked before, the line is
+ * Leaves those of the keys not in their first bucket that may be in the second, and fetches
+ * that. For the others, which are few when the filter was not asked before, the line is
  * there.
  */
 static inline void go_on(const struct cuckoo *c, struct chunk *t, enum fib_key kind)

@@ -100,7 +100,7 @@ static json_t *turns_json(const struct busy_turns *t)
 			 (json_int_t)t->cycles_by_packets);
 }
 
-/* Of the time of sending; NULL: nobody looked twice within it. */
+/* What was done while sources sent; NULL: nobody looked twice within that time. */
 static json_t *sending_json(struct engine *e, const struct busy_within *in)
 {
 	if (in->window != atomic_load(&e->window.start) || in->last_tsc <= in->first_tsc)
@@ -314,7 +314,7 @@ static double tsc_error_ppm(const struct engine *e)
 	return by_clock > 1e8 ? (by_tsc / by_clock - 1) * 1e6 : 0;
 }
 
-/* Of DPDK's heaps, what is given out: tables and packet buffers. */
+/* What DPDK's heaps have given out: tables and packet buffers. */
 static size_t heap_bytes(void)
 {
 	struct rte_malloc_socket_stats stats;

@@ -54,7 +54,7 @@ static const char *const engine_calls[] = {
 	"getsockopt", "ioctl", NULL,
 };
 
-/* Of files' commands none that has a signal sent: F_SETOWN, F_SETOWN_EX, F_SETSIG, F_NOTIFY, leases. */
+/* Commands for files but those that have a signal sent: F_SETOWN, F_SETSIG, F_NOTIFY, leases. */
 static const uint32_t file_commands[] = {
 	F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETLK, F_SETLK, F_SETLKW,
 	F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_GETPIPE_SZ, F_SETPIPE_SZ, F_ADD_SEALS, F_GET_SEALS,

@@ -260,7 +260,7 @@ void acl_cache_tick(struct nf_worker *w)
 
 	w->counters[ACL_COUNT_CACHE_HITS] += worker->hits;
 	w->counters[ACL_COUNT_CACHE_MISSES] += worker->misses;
-	/* Of a cache left aside a tick sees few packets: without a memory it would stay aside for ever. */
+	/* A tick sees few packets of a cache left aside: without a memory it would stay so. */
 	worker->judged_hits += worker->hits;
 	worker->judged_misses += worker->misses;
 	worker->hits = 0;

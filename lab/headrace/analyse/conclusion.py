@@ -30,7 +30,7 @@ class Standing(Record):
 
     execution: str
     figure: Interval  # packets/s; of fixed loads the p99 of latency, ns
-    # Of the repetitions; of the turns at the clock that `figure` is stated at.
+    # One for each repetition, or for each turn at the clock that `figure` is stated at.
     each: tuple[float, ...] = ()
     verdict: str
     at_least: bool = False  # the tester was the limit

@@ -69,7 +69,7 @@ def _forwarded(e: Evidence) -> Iterator[_UsedUp]:
                 f"raise its quota (`vnfs.{name.rstrip('0123456789')}.cpus`), or less work in it "
                 "for each packet"
             )
-            # Of what it may have nothing is left, as of a limit that is reached.
+            # Nothing is left of what it may have: a limit that is reached.
             yield _UsedUp(name, 1.0, quota[name], share * quota[name], text, remedy)
 
 

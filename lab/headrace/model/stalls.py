@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 STALLED = "stalled_cycles"
-# Of these, cycles in which a load was waited for that the first, second or last level did not have.
+# Those of them in which a load was waited for that the first, second or last level did not have.
 STALLED_BEHIND = ("stalled_l1_miss", "stalled_l2_miss", "stalled_l3_miss")
 # Loads that the first two levels did not have, by where their line was; not every processor tells
 # all of them apart.

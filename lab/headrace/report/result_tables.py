@@ -43,7 +43,7 @@ def _table(
     group: ReportGroup, fields: Sequence[Field], summaries: Sequence[Summary], on: Medium = "both"
 ) -> Table:
     """Rows by goal; a prediction stands beside its measurement."""
-    # Of both directions together a fixed load is twice that of each: a goal of its own.
+    # A fixed load of both directions together is twice that of each: a goal of its own.
     goals = list(dict.fromkeys((*group.goals, *(s.key.goal_text for s in summaries))))
     names = list(dict.fromkeys(map(group.named, summaries)))
     rows = sorted(

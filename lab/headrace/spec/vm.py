@@ -13,7 +13,7 @@ from headrace.spec.base import Count, Seconds, Spec, not_a_bool
 Gbps = Annotated[float, Field(gt=0, le=10_000), BeforeValidator(not_a_bool)]
 
 APPLIANCE = "appliance"  # the name by which a chain has it
-# Of a virtio-net device beside a vhost-user back end (QEMU's rx_queue_size, tx_queue_size).
+# QEMU takes these for a virtio-net device with a vhost-user back end (rx_queue_size).
 QUEUE_MIN, QUEUE_MAX = 256, 1024
 VMS_MAX = 31  # devices that a DPDK of the distribution holds, less one
 

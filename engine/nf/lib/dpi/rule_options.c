@@ -156,7 +156,7 @@ static int content_bytes(struct rule_text *t, struct rule_item *item, const char
 	return 0;
 }
 
-/* Of "text" the part within the quotes; NULL when it is not in quotes. */
+/* What stands within the quotes of "text"; NULL when it is not in quotes. */
 static char *quoted(char *value)
 {
 	size_t len = value ? strlen(value) : 0;

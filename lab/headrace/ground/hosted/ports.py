@@ -31,7 +31,7 @@ _LINK_MS = 60000
 # Blocks of 64 KiB, 512 frames: bursts of the kernel's are not lost.
 _AF_PACKET = "net_af_packet{n},iface={name},blocksz=65536,framesz=2048,framecnt=512"
 _VIRTIO_USER = "net_virtio_user{n},path={socket},server=1,queues=1,queue_size={slots},mac={mac}"
-# Of bridge: the room that a packet socket's frame has. Of ovs-dpdk: its ports' MTU.
+# A bridge's packet socket has no more room in a frame; ovs-dpdk's ports have that MTU.
 _FRAME_MOST = {"bridge": 1900, "ovs-dpdk": 1518}
 _SLOTS_MOST = 32768  # of a virtqueue (virtio 1.1, 2.6)
 

@@ -29,7 +29,7 @@ _MODULES = {
 }
 _OPTIONAL = ("virtio", "vfio")  # not every kernel has what they need
 _DRIVERS = ("bus_pci", "bus_vdev", "mempool_ring", "net_virtio", "net_af_packet")
-# Of virtual functions: Intel's 82576 to 700 and 800 series.
+# Virtual functions of Intel's 82576 to its 700 and 800 series need these.
 _FUNCTION_DRIVERS = ("net_e1000", "net_ixgbe", "net_iavf")
 _LIBRARY = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x")
 _CPU_INFO = Path("/proc/cpuinfo")

@@ -41,7 +41,7 @@ Json = dict[str, Any]
 Networks = list[ipaddress.IPv4Network]
 _ROUTER, _SPEAKER, _LINK = "router", "speaker", "core"
 _FIRST = int(ipaddress.IPv4Address("20.0.0.0"))
-# Of the link's network, with nobody there: the routes go by the one, then by the other.
+# Addresses in the link's network that nobody has: routes go by the one, then by the other.
 _GATEWAYS = {
     "left": ("10.9.0.66", "02:00:00:00:04:01"),
     "right": ("10.9.0.67", "02:00:00:00:04:02"),
