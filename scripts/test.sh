@@ -52,9 +52,7 @@ again=(--reruns 2 --reruns-delay 3 -r aR)
 run pytest-parallel .venv/bin/python -m pytest "${again[@]}" -m parallel \
 	-n "$(nproc)" --maxprocesses=8 --dist=loadfile
 closing+=("pytest, in parallel: $(last_line pytest-parallel "$pytest_end")")
-# Beside the lab's code few are not parallel: to load all of that again takes ten seconds.
-mapfile -t alone < <(grep -rlF 'mark.alone' lab --include='*_test.py')
-run pytest .venv/bin/python -m pytest "${again[@]}" -m "not parallel" tests "${alone[@]}"
+run pytest .venv/bin/python -m pytest "${again[@]}" -m "not parallel"
 closing+=("pytest: $(last_line pytest "$pytest_end")")
 
 # What needs namespaces or devices, for a user who may become root. No files of root's remain.
