@@ -162,6 +162,10 @@ static void test_line_beside(void **state)
 	beside.mark++;
 	slicer_close(&l.slicer, l.now += SLICE_CYCLES);
 	assert_in_range(last(&l.a)->line, 1, UINT32_MAX);
+	beside.mark++;
+	beside.slept++;
+	slicer_close(&l.slicer, l.now += SLICE_CYCLES);
+	assert_int_equal(last(&l.a)->line, 0);
 	end(&l);
 }
 

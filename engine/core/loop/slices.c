@@ -77,7 +77,8 @@ __attribute__((no_sanitize("thread"))) static uint64_t load_cycles(const uint64_
  */
 static uint32_t line_cycles(struct slicer *s)
 {
-	uint64_t own = UINT64_MAX, took, mark;
+	uint64_t own = UINT64_MAX, took, mark, slept;
+	bool known;
 
 	if (!s->beside)
 		return 0;
@@ -86,9 +87,13 @@ static uint32_t line_cycles(struct slicer *s)
 		own = RTE_MIN(own, took);
 	}
 	took = load_cycles(&s->beside->mark, &mark);
-	if (mark == s->beside_mark)
-		return 0; /* it sleeps, or stands still: the line is this lcore's own copy */
+	load_cycles(&s->beside->slept, &slept);
+	/* Where it stands still the line is this lcore's own copy; a core that sleeps answers late. */
+	known = mark != s->beside_mark && slept == s->beside_slept;
 	s->beside_mark = mark;
+	s->beside_slept = slept;
+	if (!known)
+		return 0;
 	return took > own ? (uint32_t)RTE_MIN(took - own, UINT32_MAX) : 1;
 }
 

@@ -23,7 +23,7 @@ struct slice {
 	uint32_t packets, found; /* found: polls with packets */
 	uint32_t turns, turn_packets, turn_packets_squared; /* busy_turns */
 	uint32_t pace, wide;	/* cycles that PACE_ADDITIONS took: one chain, four side by side */
-	uint32_t line;		/* cycles of a line that the lcore beside had written; 0: it had not */
+	uint32_t line;		/* cycles of a line that the lcore beside had written; 0: not known */
 };
 
 /* A replica's. The newest is ring[(n - 1) % SLICES]. */
@@ -41,7 +41,7 @@ struct replica;
 struct slicer {
 	struct busy_clock *clock;
 	const struct busy_clock *beside; /* another lcore's, which writes it turn by turn, or NULL */
-	uint64_t beside_mark; /* what was read of it last */
+	uint64_t beside_mark, beside_slept; /* what was read of it last */
 	struct replica **replicas;
 	unsigned int n_replicas;
 	uint64_t next; /* TSC */

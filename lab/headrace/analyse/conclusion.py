@@ -30,8 +30,7 @@ class Standing(Record):
 
     execution: str
     figure: Interval  # packets/s; of fixed loads the p99 of latency, ns
-    # One for each repetition, or for each turn at the clock that `figure` is stated at.
-    each: tuple[float, ...] = ()
+    each: tuple[float, ...] = ()  # one for each repetition, or for each turn at `figure`'s clock
     verdict: str
     at_least: bool = False  # the tester was the limit
     of_best: float | None = None  # its figure over the best's; in turn where there are turns

@@ -11,28 +11,51 @@ from headrace.analyse.units import plural, significant
 from headrace.model.lines_between import WHOLE, commonest, same_state
 from headrace.record.rows import Trial
 
+Cpus = frozenset[int]  # all that a trial's engine had: of others the ways between them differ
 
-def _by_number(trials: Sequence[Trial]) -> dict[int, Trial]:
-    """One of each number, in order: those of a trial's chains and directions have the same."""
-    return {one.trial: one for one in sorted(trials, key=lambda one: one.trial)}
+
+def _by_lcores(trials: Sequence[Trial]) -> dict[Cpus, list[Trial]]:
+    """Trials in order, one of each number: those of its chains and directions have the same lines.
+    First those of the lcores that had most."""
+    numbered = {one.trial: one for one in sorted(trials, key=lambda one: one.trial)}
+    groups: dict[Cpus, list[Trial]] = {}
+    for one in numbered.values():
+        groups.setdefault(_cpus(one), []).append(one)
+    return dict(sorted(groups.items(), key=lambda group: -len(group[1])))
+
+
+def _cpus(one: Trial) -> Cpus:
+    return frozenset(cpu for segment in one.segments for cpu in segment.cpus)
+
+
+def _usual(trials: Sequence[Trial]) -> float | None:
+    return commonest([[one.line_cycles for one in trials if one.line_cycles]])
 
 
 def lines_between(trials: Sequence[Trial]) -> float | None:
-    """TSC cycles of a line that another lcore wrote, in the state that most trials ran in."""
-    numbered = _by_number(trials).values()
-    return commonest([[one.line_cycles for one in numbered if one.line_cycles]])
+    """TSC cycles of a line that another lcore wrote, in the state that most trials ran in, between
+    the lcores that most of them had."""
+    known = (_usual(group) for group in _by_lcores(trials).values())
+    return next((line for line in known if line is not None), None)
 
 
 def usual_trials(trials: Sequence[Trial]) -> frozenset[int]:
-    """Numbers of those that ran in the state that most of them ran in."""
-    usual = lines_between(trials)
-    return frozenset(one.trial for one in trials if same_state(one.line_cycles, usual))
+    """Numbers of those that ran in the state that most of them on the same lcores ran in."""
+    usual = {cpus: _usual(group) for cpus, group in _by_lcores(trials).items()}
+    return frozenset(
+        one.trial for one in trials if same_state(one.line_cycles, usual.get(_cpus(one)))
+    )
 
 
 def moved(trials: Sequence[Trial]) -> str | None:
-    """One sentence for the reader, where not all trials were of one state."""
-    known = [one for one in _by_number(trials).values() if one.line_cycles]
-    usual = lines_between(trials)
+    """One sentence for the reader, where not all trials on the same lcores were of one state."""
+    told = (_moved(group) for group in _by_lcores(trials).values())
+    return next((text for text in told if text is not None), None)
+
+
+def _moved(trials: Sequence[Trial]) -> str | None:
+    known = [one for one in trials if one.line_cycles]
+    usual = _usual(known)
     others: list[list[float]] = []
     for line in sorted(one.line_cycles or 0.0 for one in known):
         if same_state(line, usual):
@@ -46,9 +69,10 @@ def moved(trials: Sequence[Trial]) -> str | None:
     states = "".join(
         f", {significant(median(one))} in {plural(len(one), 'trial')}" for one in others
     )
-    changed = within + sum(
+    between = sum(
         not same_state(one.line_cycles, after.line_cycles) for one, after in pairwise(known)
     )
+    changed = max(within, between)  # what changed in a trial may be why the next one differs
     same = sum(same_state(one.line_cycles, usual) for one in known)
     return (
         "The hypervisor moved lcores to other cores meanwhile, and what passes between them cost "

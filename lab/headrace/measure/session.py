@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 from rich.console import Console
 from rich.markup import escape
@@ -44,7 +45,7 @@ from headrace.measure.results import result
 from headrace.measure.series import TrialSeries
 from headrace.measure.trial import trial
 from headrace.measure.turns import Starts, compared
-from headrace.model.undisturbed import capacity, of_usual_state, usual_line
+from headrace.model.undisturbed import capacity, of_usual_state, usual_lines
 from headrace.record.bundle import BundleUnwritable, BundleWriter, now
 from headrace.record.chaos import CHAOS, CHAOS_FILE
 from headrace.record.environment import Environment
@@ -186,8 +187,10 @@ class Session:
                     TrialSeries(self, deployed, point, offer, None).saturate()
 
     def capacity(self, point: Point, offer: Offer, repetition: int) -> Capacity | None:
-        """By all trials of this point in the comparison and in this repetition."""
-        return capacity(self._starts.of(point, offer, (0, repetition)), self._starts.line())
+        """By all trials of this point in the comparison and in this repetition: in the state of the
+        machine that most of the session's are of, or if it never was in that, in its own."""
+        starts = self._starts.of(point, offer, (0, repetition))
+        return capacity(starts, self._starts.lines()) or capacity(starts)
 
     def _point(
         self, point: Point, repetitions: range, after_searches: bool, each_trial: bool
@@ -298,10 +301,10 @@ class Session:
             deployed, point, offer, load_pps, seconds,
             phase=phase, repetition=repetition, number=self.trials, watch=watch, slices=slices,
         )  # fmt: skip
-        line = usual_line(slices)
-        if line is not None:
-            share = min(of_usual_state(one, line) for one in slices)
-            states = {"line_cycles": line, "line_share": share}
+        lines = usual_lines(slices)
+        if lines:
+            share = min(of_usual_state(one, lines) for one in slices)
+            states = {"line_cycles": fmean(lines.values()), "line_share": share}
             judged = [one.model_copy(update=states) for one in judged]
         if phase != "warm-up":
             self._starts.add(point, offer, repetition, slices)

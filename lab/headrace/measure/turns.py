@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 
 from headrace.ground.contract import Checked, Offer, Point
-from headrace.record.slices import Sliced
+from headrace.record.slices import Sliced, Way
 
 KEPT = 60  # trials of a start: a search at its own has fewer, and an hour of them is no better
 MOSTLY = 0.5  # of a start's slices
@@ -60,23 +61,23 @@ class Starts:
             if start
         ]
 
-    def line(self) -> float | None:
+    def lines(self) -> dict[Way, float]:
         """What a line between lcores cost in the state that most slices of all starts are of: what
         is compared is of one state of the machine."""
-        from headrace.model.undisturbed import usual_line  # numpy: not for a check
+        from headrace.model.undisturbed import usual_lines  # numpy: not for a check
 
         every = (
             one for starts in self._kept.values() for start in starts.values() for one in start
         )
-        return usual_line(every)
+        return usual_lines(every)
 
     def last_counts(self) -> bool:
         """Whether the lcores were mostly where they usually are while the last start ran."""
         from headrace.model.undisturbed import of_usual_state
 
-        line = self.line()
+        lines = self.lines()
         last = [one for starts in self._kept.values() for one in starts.get(self._begun, ())]
-        return not last or min(of_usual_state(one, line) for one in last) >= MOSTLY
+        return not last or fmean(of_usual_state(one, lines) for one in last) >= MOSTLY
 
 
 def _key(point: Point, offer: Offer, repetition: int) -> tuple[str, str, str, int]:

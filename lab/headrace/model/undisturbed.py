@@ -12,7 +12,8 @@ jackknife and the bootstrap for general stationary observations).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import fmean
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,7 @@ from headrace.model.lines_between import commonest, in_state, smoothed
 from headrace.record.counters import LINE_BURST, LINE_SPREAD, LINE_TURNS, ReplicaReading
 from headrace.record.estimates import CONFIDENCE, Capacity, Interval, PartCapacity
 from headrace.record.segments import Segment
-from headrace.record.slices import ReplicaSlices, Sliced
+from headrace.record.slices import ReplicaSlices, Sliced, Way
 
 FAST = 0.05  # of the slices, the fastest: their clock is the highest that the cores had
 DISTURBED = 0.01  # of a slice: with more taken from its lcore it is left out
@@ -61,21 +62,47 @@ def _cold(one: ReplicaSlices) -> Mask:
     return behind
 
 
-def usual_line(samples: Iterable[Sliced]) -> float | None:
-    """TSC cycles of a line that another lcore wrote, in the state of the machine that most slices
-    are of; None: there is no other lcore."""
-    return commonest(smoothed(one["line"]) for each in samples for one in each.replicas)
+Lines = Mapping[Way, float]
 
 
-def of_usual_state(sample: Sliced, line: float | None) -> float:
-    """The share of a trial's slices that are of the state in which a line costs so much."""
-    states = [in_state(smoothed(one["line"]), line) for one in sample.replicas]
+def _way(sample: Sliced, one: ReplicaSlices) -> Way:
+    return one.cpu, frozenset(other.cpu for other in sample.replicas)
+
+
+def usual_lines(samples: Iterable[Sliced]) -> dict[Way, float]:
+    """TSC cycles of a line that the next lcore wrote, for each way, in the state of the machine
+    that most of its slices are of. Ways differ by where lcores are, too, and are not compared with
+    each other. An lcore that is alone has none."""
+    several: dict[Way, list[Draws]] = {}
+    for each in samples:
+        for one in each.replicas:
+            several.setdefault(_way(each, one), []).append(smoothed(one["line"]))
+    usual = {way: commonest(lines) for way, lines in several.items()}
+    return {way: line for way, line in usual.items() if line is not None}
+
+
+def of_usual_state(sample: Sliced, lines: Lines) -> float:
+    """The share of a trial's slices that are of the state in which lines cost so much."""
+    states = [
+        in_state(smoothed(one["line"]), lines.get(_way(sample, one))) for one in sample.replicas
+    ]
     return float(np.concatenate(states).mean()) if any(one.size for one in states) else 1.0
 
 
-def quiet(one: ReplicaSlices, line: float | None = None) -> Mask:
+def line_cycles(samples: Iterable[Sliced]) -> float | None:
+    """Of the slices that count, the mean over its ways."""
+    known = {_way(each, one): one.line for each in samples for one in each.replicas if one.line}
+    return fmean(known.values()) if known else None
+
+
+def _counting(sample: Sliced, lines: Lines) -> Sliced:
+    replicas = (replace(one, line=lines.get(_way(sample, one))) for one in sample.replicas)
+    return replace(sample, replicas=tuple(replicas))
+
+
+def quiet(one: ReplicaSlices) -> Mask:
     """The slices in which nothing disturbed its lcore, as far as one can tell; and in which the
-    hypervisor had the lcores where a line between them costs so much (lines_between.py)."""
+    hypervisor had the lcores where they are in those that count (lines_between.py)."""
     pace = one["pace"] / one.additions
     width = 4 * pace * one.additions / np.maximum(one["wide"], 1)
     alone = _taken(one) <= DISTURBED
@@ -84,7 +111,7 @@ def quiet(one: ReplicaSlices, line: float | None = None) -> Mask:
         return sampled
     usual, wide = np.median(pace[sampled]), np.median(width[sampled])
     same = (pace <= SLOW * usual) & (pace >= usual / SLOW**2) & (width >= NARROW * wide)
-    return np.asarray(alone & sampled & same & in_state(smoothed(one["line"]), line))
+    return np.asarray(alone & sampled & same & in_state(smoothed(one["line"]), one.line))
 
 
 def left_alone(replicas: Sequence[ReplicaSlices]) -> float | None:
@@ -103,18 +130,19 @@ class _Cost:
     at_limit: bool
 
 
-def capacity(starts: Sequence[Sequence[Sliced]], line: float | None = None) -> Capacity | None:
-    """A chain's, that was deployed one time or several in the same way: the trials of each. `line`:
-    of slices in which a line of another lcore cost so much; None: of the state that most of these
-    are of. None: a part of the chain has no sample, as too few of its slices were left alone."""
-    if line is None:
-        line = usual_line(one for start in starts for one in start)
-    every = [[one for one in start if one.replicas] for start in starts]
+def capacity(starts: Sequence[Sequence[Sliced]], lines: Lines | None = None) -> Capacity | None:
+    """A chain's, that was deployed one time or several in the same way: the trials of each.
+    `lines`: of slices in which a line of another lcore cost so much; None: of the state that most
+    of these are of. None: a part of the chain has no sample, as too few of its slices were left
+    alone."""
+    if lines is None:
+        lines = usual_lines(one for start in starts for one in start)
+    every = [[_counting(one, lines) for one in start if one.replicas] for start in starts]
     saturated = [[one for one in start if _saturated(one)] for start in every]
     # What comes in full bursts beside the limit has just been written, and is dearer to receive
     # than what has waited (docs/design/handover.md): the limit is where packets wait.
-    estimate = _capacity([one for one in saturated if one], line) or _capacity(
-        [one for one in every if one], line
+    estimate = _capacity([one for one in saturated if one]) or _capacity(
+        [one for one in every if one]
     )
     if estimate is None:
         return None
@@ -150,17 +178,17 @@ def _saturated(sample: Sliced) -> bool:
     return not sample.load_pps or _turned_away(sample) >= TURNED_AWAY
 
 
-def _capacity(starts: Sequence[Sequence[Sliced]], line: float | None) -> Capacity | None:
+def _capacity(starts: Sequence[Sequence[Sliced]]) -> Capacity | None:
     some = [one for start in starts for one in start]
     if not some:
         return None
-    pace = _fastest(some, line)
-    costs = {key: _cost(starts, key, pace, line) for key in _keys(some)}
+    pace = _fastest(some)
+    costs = {key: _cost(starts, key, pace) for key in _keys(some)}
     visits = _visits(some)
     parts = [
         part
         for segment in some[0].segments
-        if (part := _part(segment, some, costs, visits, pace, line)) is not None
+        if (part := _part(segment, some, costs, visits, pace)) is not None
     ]
     chain = [one for one in parts if one.role == "chain"]
     if not chain or len(chain) < sum(one.role == "chain" for one in some[0].segments):
@@ -171,7 +199,7 @@ def _capacity(starts: Sequence[Sequence[Sliced]], line: float | None) -> Capacit
         narrowest=least.name,
         pps=least.pps,
         trials=len(some),
-        line_cycles=line,
+        line_cycles=line_cycles(some),
     )
 
 
@@ -196,25 +224,23 @@ def _burst(samples: Sequence[Sliced], key: Key) -> int:
 Columns = Mapping[str, Draws]
 
 
-def _fastest(samples: Sequence[Sliced], line: float | None) -> float:
+def _fastest(samples: Sequence[Sliced]) -> float:
     """TSC cycles of an addition at the highest clock of the cores. Clocks wander by a tenth from
     moment to moment, and what a chain can carry with them: cycles are stated at this one."""
     paces = np.concatenate(
-        [one["pace"][quiet(one, line)] / one.additions for each in samples for one in each.replicas]
+        [one["pace"][quiet(one)] / one.additions for each in samples for one in each.replicas]
     )
     if not paces.size:
         return 1.0
     return float(np.sort(paces)[: max(1, round(FAST * paces.size))].mean())
 
 
-def _cost(
-    starts: Sequence[Sequence[Sliced]], key: Key, pace: float, line: float | None
-) -> _Cost | None:
+def _cost(starts: Sequence[Sequence[Sliced]], key: Key, pace: float) -> _Cost | None:
     """In full bursts: by slices of such, or else by the line through polls of the slices that come
     nearest to it. None: far from full bursts the line tells nothing, and a packet that comes alone
     costs several times what it does in company."""
     burst = _burst([one for start in starts for one in start], key)
-    each = [_worked([_of(one, key) for one in start], line) for start in starts]
+    each = [_worked([_of(one, key) for one in start]) for start in starts]
     together = [one["packets"] / np.maximum(one["found"], 1) for one in each]
     count = sum(one.size for one in together)
     full = [one >= FULL * burst for one in together]
@@ -233,11 +259,11 @@ def _cost(
     return _Cost(costs, sum(int(one.sum()) for one in near), False)
 
 
-def _worked(trials: Sequence[ReplicaSlices], line: float | None) -> Columns:
+def _worked(trials: Sequence[ReplicaSlices]) -> Columns:
     """Undisturbed slices with packets, of one start; the pace is of one addition."""
     columns: dict[str, list[Draws]] = {name: [] for name in (*_SUMMED, "pace")}
     for one in trials:
-        chosen = quiet(one, line) & ~_cold(one) & (one["packets"] > 0)
+        chosen = quiet(one) & ~_cold(one) & (one["packets"] > 0)
         for name, column in columns.items():
             values = one[name][chosen]
             column.append(values / one.additions if name == "pace" else values)
@@ -354,7 +380,6 @@ def _part(
     costs: Mapping[Key, _Cost | None],
     visits: Mapping[Key, float],
     pace: float,
-    line: float | None,
 ) -> PartCapacity | None:
     own = [key for key in costs if key[0] == segment.name]
     known = [(key, cost) for key in own if (cost := costs[key]) is not None and visits.get(key)]
@@ -369,7 +394,7 @@ def _part(
     if len(widths) < len(cpus):
         return None
     narrowest = min(widths, key=lambda draws: float(draws[0]))
-    left_alone = np.concatenate([quiet(_of(one, key), line) for one in samples for key in own])
+    left_alone = np.concatenate([quiet(_of(one, key)) for one in samples for key in own])
     return PartCapacity(
         name=segment.name,
         role=segment.role,

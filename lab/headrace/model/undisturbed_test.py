@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from headrace.model.undisturbed import LEAST, capacity
+from headrace.model.undisturbed import LEAST, capacity, of_usual_state, usual_lines
 from headrace.record.counters import Counters, ReplicaReading, RingReading, Turns
 from headrace.record.segments import Segment
 from headrace.record.slices import ReplicaSlices, Sliced
@@ -126,8 +126,28 @@ def test_slices_with_lcores_elsewhere_are_left_out() -> None:
     both = capacity([[mixed], [sliced(ReplicaSlices("acl", 0, 1, HZ, 256, far))]])
     assert both is not None and both.line_cycles == 344
     assert both.pps.value == pytest.approx(HZ / 150, rel=0.003)
-    near = capacity([[mixed], [sliced(ReplicaSlices("acl", 0, 1, HZ, 256, far))]], 78.0)
+    near = capacity(
+        [[mixed], [sliced(ReplicaSlices("acl", 0, 1, HZ, 256, far))]], {(1, frozenset({1})): 78.0}
+    )
     assert near is not None and near.pps.value == pytest.approx(HZ / 100, rel=0.003)
+
+
+def test_lcores_that_lie_differently_are_no_other_state() -> None:
+    """Three lcores: the third's neighbour is on another socket. Nothing moved, and all slices of
+    all of them count."""
+    lines = {1: 78.0, 2: 78.0, 3: 344.0}
+    several = [slices(name, 100.0, cpu) for cpu, name in enumerate(("acl", "lb", "nat"), 1)]
+    replicas = [
+        ReplicaSlices(
+            one.segment, 0, one.cpu, HZ, 256, {**one.columns, "line": np.full(200, lines[one.cpu])}
+        )
+        for one in several
+    ]
+    whole = sliced(*replicas)
+    assert of_usual_state(whole, usual_lines([whole])) == 1
+    estimate = capacity([[whole]])
+    assert estimate is not None and [part.quiet_share for part in estimate.parts] == [1, 1, 1]
+    assert estimate.line_cycles == pytest.approx((78 + 78 + 344) / 3)
 
 
 def test_a_clock_that_wanders_is_taken_out() -> None:

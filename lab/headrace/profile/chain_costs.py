@@ -75,7 +75,6 @@ def problem(
         )
         for name, layout in layouts.items()
     }
-    bench.line = None  # of this chain's costs alone: the next chain's may be of another state
     rounds.measure(bench, list(cases.values()), _ROUNDS)
     runs = {name: taken.run(case.samples, layouts[name], names) for name, case in cases.items()}
     whole = cases["whole"]

@@ -37,7 +37,7 @@ def tried(
     if len(several) == 1:
         return choice
     cases = {one: Case(deployed(bench, doc, experiment, problem, one), less=()) for one in several}
-    rounds.measure(bench, list(cases.values()), _ROUNDS)
+    rounds.measure(bench, list(cases.values()), _ROUNDS, anew=False)
     rates = {one: median(s.throughput_pps for s in case.samples) for one, case in cases.items()}
     names = [node.name for node in experiment.nodes]
     for one, rate in rates.items():

@@ -139,7 +139,7 @@ def told(experiment: Experiment, given: Problem) -> Layout | None:
     among those that are planned for."""
     execution = experiment.execution
     lcores = execution.numbered
-    if execution.segments is None or lcores is None or execution.parallel:
+    if execution.segments is None or lcores is None or execution.parallel or execution.elastic:
         return None
     if not {cpu for on in lcores for cpu in on} <= set(given.lcores):
         return None

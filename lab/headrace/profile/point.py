@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
@@ -61,9 +61,9 @@ class Bench:
     seconds: float
     tsc_hz: float = 0.0
     counted: Counter[tuple[str, ...]] = field(default_factory=Counter)  # repetitions, by identity
-    # TSC cycles of a line of another lcore where costs were taken (model/lines_between.py): what is
-    # held against them is of that state of the machine. None: not known yet, or no lcore is beside.
-    line: float | None = None
+    # TSC cycles of a line of another lcore where costs were taken, by the lcores of an engine
+    # (model/lines_between.py): what is held against them is of that state of the machine.
+    lines: dict[frozenset[int], float] = field(default_factory=dict)
 
     def points(self, experiment: Experiment, doc: document.Document) -> EnginePoint:
         """Ready to be deployed. Cycles are compared with each other, and not with the tester: it
@@ -97,9 +97,13 @@ class PointSample:
     line: float | None = None
     moved: bool = False  # an lcore, by the hypervisor, while it was taken
 
-    def of_state(self, line: float | None) -> bool:
-        """Whether it was taken where a line between lcores costs so much."""
-        return not self.moved and same_state(self.line, line)
+    @property
+    def lcores(self) -> frozenset[int]:
+        return frozenset(worker.cpu for worker in self.workers)
+
+    def of_state(self, lines: Mapping[frozenset[int], float]) -> bool:
+        """Whether it was taken where a line between its lcores costs so much."""
+        return not self.moved and same_state(self.line, lines.get(self.lcores))
 
     @property
     def chain(self) -> float:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TypeVar
@@ -41,20 +41,20 @@ class Case:
     def throughput_pps(self) -> float:
         return median(s.throughput_pps for s in self.samples)
 
-    def few(self, line: float | None, count: int) -> bool:
+    def few(self, lines: Mapping[frozenset[int], float], count: int) -> bool:
         """Whether fewer samples of full load than these, or none of a part of it, are of the state
-        in which a line between lcores costs so much."""
+        in which lines between lcores cost so much."""
         some = [self.samples, *self.partial.values()]
         least = [count, *(1 for _ in self.partial)]
         return any(
-            sum(s.of_state(line) for s in samples) < n
+            sum(s.of_state(lines) for s in samples) < n
             for samples, n in zip(some, least, strict=True)
         )
 
-    def keep(self, line: float | None) -> None:
+    def keep(self, lines: Mapping[frozenset[int], float]) -> None:
         """Only samples of that state, where there are some."""
         for samples in (self.samples, *self.partial.values()):
-            samples[:] = [s for s in samples if s.of_state(line)] or samples
+            samples[:] = [s for s in samples if s.of_state(lines)] or samples
 
 
 def shares(repetitions: int, rounds: int) -> list[int]:
@@ -69,24 +69,37 @@ def alternating(several: Sequence[T], turn: int) -> list[T]:
     return list(reversed(several)) if turn % 2 else list(several)
 
 
-def measure(bench: Bench, cases: Sequence[Case], rounds: int) -> None:
+def measure(bench: Bench, cases: Sequence[Case], rounds: int, anew: bool = True) -> None:
     """All in one state of the machine: where a hypervisor moved lcores meanwhile, what was taken
-    with them elsewhere is taken again, up to _AGAIN rounds, and left out."""
+    with them elsewhere is taken again, up to _AGAIN rounds, and left out. `anew`: the state that
+    most of these samples are of; else that of what was measured before."""
+    if anew:
+        bench.lines.clear()
     counts = shares(bench.repetitions, rounds)
     for turn, count in enumerate(counts):
         for case in alternating(cases, turn):
             _measure(bench, case, count)
-    bench.line = bench.line or _usual(cases)
+    bench.lines = {**_usual(cases), **bench.lines}
     for _ in range(_AGAIN):
-        few = [case for case in cases if case.few(bench.line, counts[0])]
+        few = [case for case in cases if case.few(bench.lines, counts[0])]
         for case in few:
             _measure(bench, case, counts[0])
+    if any(case.few(bench.lines, 1) for case in cases):
+        bench.session.progress.say(
+            "note: the hypervisor had lcores elsewhere for too long: what some of these cost was "
+            "taken with them there, where what passes between lcores costs otherwise"
+        )
     for case in cases:
-        case.keep(bench.line)
+        case.keep(bench.lines)
 
 
-def _usual(cases: Sequence[Case]) -> float | None:
-    return commonest([[s.line for case in cases for s in case.samples if s.line and not s.moved]])
+def _usual(cases: Sequence[Case]) -> dict[frozenset[int], float]:
+    samples = [s for case in cases for s in case.samples if s.line and not s.moved]
+    usual = {
+        lcores: commonest([[s.line for s in samples if s.line and s.lcores == lcores]])
+        for lcores in {s.lcores for s in samples}
+    }
+    return {lcores: line for lcores, line in usual.items() if line is not None}
 
 
 def _measure(bench: Bench, case: Case, count: int) -> None:

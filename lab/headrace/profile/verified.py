@@ -76,6 +76,11 @@ def verify(
     for turn in range(min(_ROUNDS, bench.repetitions)):
         for one, into, rate in alternating(several, turn):
             _measure(bench, one, into, rate)
+    if not all(same for one in (*every, beside) for same in one.same):
+        bench.session.progress.say(
+            "note: in some rounds the hypervisor had lcores elsewhere than when costs were taken: "
+            "they count for a layout that has no other round"
+        )
     if reference is not None:
         for each in every:
             each.paced_pps = reference.then_pps * each.over(beside)
@@ -88,10 +93,10 @@ def _measure(bench: Bench, one: EnginePoint, into: Verified, rate_pps: float | N
         points.warm_up(up)
         samples = full_load(up, _TRIALS)
         for _ in range(_TRIALS_MOVED):
-            if any(s.of_state(bench.line) for s in samples):
+            if any(s.of_state(bench.lines) for s in samples):
                 break
             samples += full_load(up, 1)
-        same = [s for s in samples if s.of_state(bench.line)]
+        same = [s for s in samples if s.of_state(bench.lines)]
         into.samples += same or samples
         into.rates.append(median(s.throughput_pps for s in same or samples))
         into.same.append(bool(same))

@@ -41,8 +41,8 @@ class PartCapacity(Record):
     cycles_per_packet: Interval  # that enters the part, in full bursts; TSC cycles at `clock_hz`
     pps: Interval
     tsc_hz: NonNegativeInt  # the clock of these cycles: pps is TSC Hz / cycles
-    # Of its cores, that the cycles are stated at: the highest that they had in the sample.
-    clock_hz: NonNegativeFloat
+    clock_hz: NonNegativeFloat  # of its cores, that the cycles are stated at: the highest that they
+    # had in the sample
     quiet_share: float = Field(ge=0, le=1)  # of its slices, those in which nothing disturbed it
     slices: NonNegativeInt  # undisturbed ones, of 10 ms and one lcore each: what this rests on
     at_limit: bool = True  # its lcores had no time left in them; False: by the line through polls
@@ -56,9 +56,8 @@ class Capacity(Record):
     narrowest: str  # the part of the chain that has the least pps
     pps: Interval  # its
     trials: NonNegativeInt  # whose slices these are
-    # TSC cycles of a line that another lcore wrote, in the state of the machine that these slices
-    # are of; None: it has no other lcore.
-    line_cycles: NonNegativeFloat | None = None
+    line_cycles: NonNegativeFloat | None = None  # TSC cycles of a line that another lcore wrote, in
+    # the state of the machine that these slices are of; None: it has no other lcore
 
     @property
     def clock_hz(self) -> float:

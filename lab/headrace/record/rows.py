@@ -63,10 +63,9 @@ class Trial(Measurement):
     phase: Phase
     started_at: str  # ISO 8601, UTC
     intended_duration_s: NonNegativeFloat
-    # TSC cycles of a line that another lcore wrote, in the state of the machine that most of its
-    # slices are of, and the share of them; None: not measured.
-    line_cycles: NonNegativeFloat | None = None
-    line_share: float | None = Field(default=None, ge=0, le=1)
+    line_cycles: NonNegativeFloat | None = None  # TSC cycles of a line that another lcore wrote, in
+    # the state of the machine that most of its slices are of; None: not measured
+    line_share: float | None = Field(default=None, ge=0, le=1)  # of its slices, those in that state
 
 
 class GoalFigures(Record):

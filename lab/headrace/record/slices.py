@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 Column: TypeAlias = "npt.NDArray[np.float64]"
 
+# An lcore, and all that its engine has: of those the same one is next to it, whose line it reads.
+Way: TypeAlias = tuple[int, frozenset[int]]
+
 
 @dataclass(frozen=True)
 class ReplicaSlices:
@@ -28,6 +31,9 @@ class ReplicaSlices:
     tsc_hz: int
     additions: int  # of a pace sample
     columns: Mapping[str, Column]
+    # TSC cycles of a line that the next lcore wrote, in the state of the machine whose slices count
+    # (model/lines_between.py); None: all do.
+    line: float | None = None
 
     def __getitem__(self, name: str) -> Column:
         return self.columns[name]
