@@ -61,11 +61,14 @@ def _changes(
         if draw.random() < 0.4:
             replicas = 3 - replicas
             answer = engine.call("plan", plan=_on(plan, cpus[:replicas]), within_ms=LONG_MS)
+            assert "late" not in answer
             yield from answer["moves"]
         else:
             some = draw.sample(range(BUCKETS), draw.randrange(1, BUCKETS))
             to = draw.randrange(replicas)
-            yield engine.call("move", segment="chain", buckets=some, to=to, within_ms=LONG_MS)
+            moved = engine.call("move", segment="chain", buckets=some, to=to, within_ms=LONG_MS)
+            assert "late" not in moved
+            yield moved
 
 
 def _sum(reading: dict[str, Any], function: str, counter: str) -> int:
@@ -267,11 +270,11 @@ def test_a_move_that_nobody_lets_through_ends_soon(
         engine.wait_for(lambda: _stands(engine), "a standstill", seconds=60)
         began = time.monotonic()
         answer = engine.call("plan", plan=two, within_ms=100)
-        assert "for 100 ms" in answer["late"] and answer["moves"] == []
+        assert "within 100 ms" in answer["late"] and answer["moves"] == []
         assert [one["elastic"]["rests"] for one in engine.read()["segments"]["chain"]] == [
             False, False
         ]  # fmt: skip
-        with pytest.raises(EngineError, match="for 200 ms"):
+        with pytest.raises(EngineError, match="within 200 ms"):
             engine.call("move", segment="chain", buckets=[0], to=1, within_ms=200)
         assert time.monotonic() - began < 8  # the machine may be others' for seconds
         with pytest.raises(EngineError, match="within_ms: must be a whole number, 1 to 10000"):
@@ -280,7 +283,7 @@ def test_a_move_that_nobody_lets_through_ends_soon(
 
 def _stands(engine: Engine) -> bool:
     before = engine.read()["links"]["gen"]["sent"]
-    time.sleep(0.3)
+    time.sleep(1)
     return bool(before and engine.read()["links"]["gen"]["sent"] == before)
 
 

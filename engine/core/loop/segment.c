@@ -286,7 +286,8 @@ void replica_poll(struct replica *r)
 		if (unlikely(r->steers))
 			elastic_adopt(r);
 	}
-	if (unlikely(r->elastic != NULL))
+	/* What waits for buckets that move is left of those before, too: who rests takes none along. */
+	if (unlikely(r->elastic != NULL) && !(r->steers && elastic_waits(r)))
 		atomic_store_explicit(&r->turns, r->turns + 1, memory_order_release);
 	if (unlikely(!r->until_timed)) {
 		poll_timed(r);

@@ -197,15 +197,15 @@ int elastic_move(struct engine *e, unsigned int segment, const uint8_t to[PKT_BU
 		return 0;
 	/* An earlier change that somebody did not follow in time. */
 	if (!until(&m, writers_follow))
-		return err_set(err, EBUSY, name, "for %u ms its former change is not over: packets wait for "
-			       "room", within_ms);
+		return err_set(err, EBUSY, name, "its former change is not over within %u ms: packets wait "
+			       "for room", within_ms);
 	moved->buckets = give(&m, now, NULL);
 	late = drain(&m);
 	if (late) {
 		/* Writers take that over when they come to it; the next move waits for it. */
 		give(&m, now, now);
 		moved->buckets = 0;
-		return err_set(err, EBUSY, name, "%s for %u ms; its buckets stay where they are", late,
+		return err_set(err, EBUSY, name, "%s within %u ms; its buckets stay where they are", late,
 			       within_ms);
 	}
 	give(&m, now, to);
