@@ -53,7 +53,7 @@ def test_sessions_without_an_end_are_let_in_so_often(start_engine: Start, cpus: 
     ports = free_ports(2)
     with start_engine(plan(cpus[0], ports)) as engine:
         with attacked(ports[0], comes_and_goes):
-            before, began = sessions_of(engine, 0), time.monotonic()
+            began, before = time.monotonic(), sessions_of(engine, 0)
             engine.wait_for(lambda: sessions_of(engine, 0) > before + 150, "150 sessions", 60, 0)
             came, took = sessions_of(engine, 0) - before, time.monotonic() - began
         assert came <= 1 + SESSIONS_A_SECOND * took

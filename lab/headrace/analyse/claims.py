@@ -89,7 +89,8 @@ class _Answers:
     ) -> None:
         self.problem: str | None = None
         self.absent = _absent(claim.query, points)
-        self.asked_for = any(_names(claim.query, one.point) for one in points)
+        # A study without groups names no points: nobody can say that these were left out.
+        self.asked_for = not points or any(_names(claim.query, one.point) for one in points)
         try:
             self.all = _value(ask_all(claim.query))
             self.trusted = _value(ask_trusted(claim.query))

@@ -25,8 +25,8 @@ _CROSSED = {
     "switch": "A packet of this chain goes {} times between NIC and host, each way",
     "uplink": "A packet of this chain goes by the wire {} times, each way",
     "rate-cap": "Of each packet that arrives {} are sent by {}",
-    "port": "A packet comes by them {} times",
-    "nic-rate": "A packet comes by them {} times",
+    "port": "Each packet comes in by them, and is counted {}×",
+    "nic-rate": "Each packet comes in by them, and is counted {}×",
 }
 
 

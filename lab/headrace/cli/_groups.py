@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
-from headrace.analyse.units import flow
+from headrace.analyse.units import flow, plural
 from headrace.engine.place import usable_cpus
 from headrace.errors import BadInput, HeadraceError
 from headrace.ground.contract import Checked
@@ -66,7 +66,7 @@ class Chosen:
                 f"{self.study.name}: none of the points can be {self.had}; --list says why"
             )
         (point, why), *others = self.failed.items()
-        more = f" (and {len(others)} more points cannot be had)" if others else ""
+        more = f" (and {plural(len(others), 'more point')} cannot be had)" if others else ""
         raise BadInput(f"{self.study.name}: {point}: {why}{more}")
 
     def _each(self, check: Check, all_right: bool) -> Iterator[Checked]:

@@ -258,10 +258,11 @@ def _lcores_wanted(experiment: Experiment) -> int:
     if replicas is None:
         return max(elastic, len(experiment.nodes))
     beside = experiment.execution.parallel or ()
-    return sum(
+    wanted = sum(
         count * (len(beside) if beside and set(beside) <= set(group) else 1)
         for group, count in zip(groups_of(experiment), replicas, strict=False)
     )
+    return max(elastic, wanted)
 
 
 def groups_of(experiment: Experiment) -> list[tuple[str, ...]]:

@@ -315,6 +315,10 @@ def test_an_elastic_segment_has_spare_lcores_and_room_for_all_its_replicas() -> 
         [*range(9)],
     )
     assert [one.get("elastic") for one in pipeline["segments"]] == [None, 2, 2, 2, None]
+    [auto] = plans(
+        CHAIN + "deployment: {execution: [{model: rtc, replicas: 1, elastic: 3}]}\n", [*range(9)]
+    )
+    assert len(auto["engine"]["spare_cpus"]) == 2
 
 
 @pytest.mark.parametrize(

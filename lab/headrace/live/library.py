@@ -53,7 +53,7 @@ def _bundles(bundles: Sequence[Listed], rows: Sequence[FigureRow], words: str) -
         Column("started", "text"),
         Column("", "text"),
         Column("measured figures", "count"),
-        Column("compared with the one before", "text"),
+        Column("compared with the last of its kind", "text"),
     )
     before = _before(bundles, rows)
     lines = tuple(

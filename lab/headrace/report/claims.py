@@ -35,7 +35,7 @@ def sections(judged: Sequence[JudgedClaim]) -> tuple[Section, ...]:
     texts = tuple(
         " ".join(filter(None, (f"{one.name}: {one.text}", one.why))) for one in run_claims(judged)
     )
-    blocks = (Table(_COLUMNS, rows), Items(texts))
+    blocks = (Table(_COLUMNS, rows), Items(texts)) if rows else ()
     return (Section("Claims", _NOTE, blocks, about=tally(judged), anchor="claims"),)
 
 

@@ -221,8 +221,8 @@ def _x(path: str, point: PointRow, asked: AskedPoint) -> float | None:
 
 
 def _setting(values: Mapping[str, Any], path: str, execution: str) -> str:
-    others = (words(value) for key, value in values.items() if key != path)
-    return ", ".join(text[:24] for text in (*others, execution) if text)
+    others = (words(value)[:24] for key, value in values.items() if key != path)
+    return ", ".join(text for text in (*others, execution) if text)
 
 
 def _published(published: Sequence[Published], path: str, figure: str) -> Iterator[Series]:

@@ -99,26 +99,33 @@ def test_a_claim_has_a_verdict_of_each_ground(tmp_path: Path) -> None:
     assert "1 claim: 1 confirmed; predicted, large: 1 claim: 1 contradicted." in document.sentence
 
 
-def test_workloads_of_one_point_are_told_apart(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("64B 9 flows", "1500B 9 flows"),
+        ("64B 1024 flows headers.l4=udp", "64B 1024 flows headers.l4=tcp"),
+    ],
+)
+def test_workloads_of_one_point_are_told_apart(names: tuple[str, str], tmp_path: Path) -> None:
     """They had one label in the table, and one line went back and forth between their figures."""
     bundle = ground(tmp_path, "predicted", [2.0])
     with BundleWriter(tmp_path / "two") as writer:
         writer.spec(json.dumps(STUDY), bundle.spec_resolved or {})
         writer.environment(environment())
         for i, n in enumerate((1, 4), 1):
-            for size, gbps in (("64B", 1.0), ("1500B", 9.0)):
+            for name, gbps in zip(names, (1.0, 9.0), strict=True):
                 one = row(i, gbps * n, "predicted")
-                writer.result(one.model_copy(update={"workload": f"{size} 9 flows {CHAINS}={n}"}))
+                writer.result(one.model_copy(update={"workload": f"{name} {CHAINS}={n}"}))
     document = shown([Bundle(tmp_path / "two")])
     figure = next(one for one in document.sections if one.title.startswith("Figure 7"))
     [table, *_] = [one for one in figure.blocks if isinstance(one, Table)]
     labels = [str(line.cells[0]) for line in table.lines]
-    assert [label.rpartition(", ")[2] for label in labels] == ["64B 9 flows", "1500B 9 flows"] * 2
+    assert [label.rpartition(", ")[2] for label in labels] == [*names] * 2
     assert len(set(labels)) == 4
     [chart, *_] = [one for one in figure.blocks if isinstance(one, Chart)]
     assert isinstance(chart.picture, Lines)
     drawn = [one.name for one in chart.picture.series]
-    assert any("64B 9 flows" in one for one in drawn) and any("1500B 9" in one for one in drawn)
+    assert all(any(name in one for one in drawn) for name in names)
 
 
 def test_a_reason_of_the_papers_own_server_is_not_told_of_another(tmp_path: Path) -> None:

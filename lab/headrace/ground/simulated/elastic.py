@@ -60,7 +60,9 @@ def operable_of(
         return delays_ns(alone, load_pps, carried, experiment, ground.server, ground.engine)
 
     [segment] = point.placement.segments
-    model = PricedElastic(alone, delays, segment.most, asked.buckets, experiment.flows, asked.costs)
+    model = PricedElastic(
+        alone, delays, len(segment.cpus), asked.buckets, experiment.flows, asked.costs
+    )
     future = load_of(experiment, point.doc)
     offered = Foresight(future.seconds, np.minimum(future.pps, most_pps))
     wire = WIRE if deployment.wire == "auto" else deployment.wire

@@ -48,6 +48,13 @@ from headrace.spec.document import Document
 from headrace.spec.study import Experiment, Study, expand, ground_of
 
 
+def _with_spare(placement: Placement) -> Placement:
+    """The one segment on all lcores that a policy may give it, as an operated chain has them."""
+    [segment] = placement.segments
+    cpus = (*segment.cpus, *placement.spare)[: segment.elastic]
+    return replace(placement, segments=(replace(segment, cpus=cpus, elastic=None),), spare=())
+
+
 @dataclass(frozen=True)
 class SimulatedGround:
     """A study on the server of one file."""
@@ -91,6 +98,7 @@ class SimulatedGround:
             )
         if one.study.measure.operate is not None:
             check_operated(one, doc, placement)
+            placement = _with_spare(placement)
         edges = edges_of(one, doc, description, shares)
         absent = shares.keys() - {node.name for node in one.nodes}
         if absent:

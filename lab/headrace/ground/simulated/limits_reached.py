@@ -82,10 +82,13 @@ def _of_hosted(
     if licensed and hosting.rate_cap_gbps is not None:
         worst = min(licensed, key=lambda cpu: lcores[cpu])
         caps = [stage for stage in priced.way if worst in stage.cpus]
+        # A licence is behind its VNF: what does not come so far asks nothing of it.
+        before = priced.way[: priced.way.index(caps[0])]
+        asked = min([sent, *(lcores[cpu] for stage in before for cpu in stage.cpus)])
         yield (
             Limit(
                 kind="rate-cap", place=priced.names[worst].removeprefix("rate cap of "),
-                gbps=hosting.rate_cap_gbps, used=sent / lcores[worst],
+                gbps=hosting.rate_cap_gbps, used=asked / lcores[worst],
                 crossings=sum(1 / len(stage.cpus) for stage in caps),
             ),
             lcores[worst],

@@ -19,9 +19,9 @@ from headrace.spec.study import expand
 
 HOSTED = """
 name: hosted
-chain: [l2fwd]
+chain: [{chain}]
 deployment:
-  hosting: {{kind: process, chains: 2, {limit}: 0.2}}
+  hosting: {{kind: process, chains: 2, {limit}: {gbps}}}
   lcores: {{traffic: [0], chain: [1, 2]}}
 workload: {{frame: 512, flows: 64}}
 """
@@ -36,8 +36,11 @@ def seen(point: SimulatedPoint, load_pps: float) -> Observation:
     return one
 
 
-def hosted(described: DescribedServer, limit: str) -> SimulatedPoint:
-    doc = document.parse(HOSTED.format(limit=limit), Path("hosted.yaml"))
+def hosted(
+    described: DescribedServer, limit: str, gbps: float = 0.2, functions: int = 1
+) -> SimulatedPoint:
+    chain = ", ".join(f"{{name: f{i}, nf: l2fwd}}" for i in range(functions))
+    doc = document.parse(HOSTED.format(limit=limit, gbps=gbps, chain=chain), Path("hosted.yaml"))
     [one] = expand(doc)
     bare = arrange(one, doc, described.cpus, lambda cpu: Cpu(cpu, (0, cpu), 0))
     vnfs = [vnf for chain in bare.chains for vnf in chain]
@@ -67,6 +70,16 @@ def test_a_hosted_chains_limit_is_in_its_trials(
     assert over.limits[0].dropped == pytest.approx(0.1 * full * SECONDS, abs=2)
     # What a VNF is licensed for, it may be asked for more; of a wire there is no more than all.
     assert over.limits[0].used == pytest.approx(1.1 if kind == "rate-cap" else 1.0)
+
+
+def test_a_licence_is_asked_for_what_comes_out_of_its_vnf(tmp_path: Path) -> None:
+    """The VNFs' lcores carry less than is sent, and a thousandth of what they may."""
+    point = hosted(priced_hosted_test.server(tmp_path), "rate_cap_gbps", 1000, 20)
+    figures = seen(point, 60e6).figures
+    assert figures.received_pps < figures.sent_pps
+    [licence] = [limit for limit in figures.limits if limit.kind == "rate-cap"]
+    assert licence.used == pytest.approx(figures.received_pps / 2 * 532 * 8 / 1000e9, rel=0.01)
+    assert not licence.dropped
 
 
 def test_ports_of_a_tester_outside_are_a_limit(tmp_path: Path) -> None:
