@@ -90,7 +90,7 @@ def of_usual_state(sample: Sliced, lines: Lines) -> float:
 
 
 def line_cycles(samples: Iterable[Sliced]) -> float | None:
-    """Of the slices that count, the mean over its ways."""
+    """The mean over the ways between lcores, of the slices that count."""
     known = {_way(each, one): one.line for each in samples for one in each.replicas if one.line}
     return fmean(known.values()) if known else None
 
