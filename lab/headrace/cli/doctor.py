@@ -76,11 +76,13 @@ def mends(checks: Sequence[DoctorCheck]) -> list[str]:
     """Each command once, what headrace cannot do without first; packages by one command."""
     ordered = sorted(checks, key=lambda c: (not c.required, c.status != "missing"))
     commands: list[str] = []
+    there: set[str] = set()
     for required in (True, False):
         named = [c.mend for c in ordered if c.required == required and c.mend and c.status != "ok"]
         apart = [one.partition(INSTALL) for one in named]
         lists = [packages.split() for _, command, packages in apart if command]
-        if packages := dict.fromkeys(chain.from_iterable(lists)):
+        if packages := [p for p in dict.fromkeys(chain.from_iterable(lists)) if p not in there]:
+            there.update(packages)
             [sudo] = {before for before, command, _ in apart if command}
             commands.append(f"{sudo}{INSTALL}{' '.join(packages)}")
         commands += [one for one, (_, command, _) in zip(named, apart, strict=True) if not command]

@@ -180,7 +180,11 @@ def test_packages_are_installed_by_one_command(sudo: str) -> None:
             required=required,
         )  # fmt: skip
 
-    several = [lacking(False, "podman"), lacking(True, "gcc"), lacking(False, "qemu", "podman")]
+    several = [
+        lacking(False, "podman"),
+        lacking(True, "gcc"),
+        lacking(False, "qemu", "podman", "gcc"),
+    ]
     assert mends(several) == [
         f"{sudo}apt-get install -y gcc",
         f"{sudo}apt-get install -y podman qemu",

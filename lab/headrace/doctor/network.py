@@ -15,8 +15,9 @@ from headrace.host.sriov import physical_functions
 GROUP = CheckGroup("network")
 _AF_XDP = 44
 _NETWORK_CLASS = "0x02"  # PCI base class
-# mlx5 is bifurcated: DPDK polls it while the kernel's driver stays.
-_POLLED = ("vfio-pci", "igb_uio", "uio_pci_generic", "mlx5_core", "mlx4_core")
+# These are bifurcated: DPDK polls them while the kernel's driver stays, by their interfaces.
+_SHARED = ("mlx5_core", "mlx4_core")
+_POLLED = ("vfio-pci", "igb_uio", "uio_pci_generic", *_SHARED)
 
 
 def checks() -> Iterator[DoctorCheck]:
@@ -52,7 +53,7 @@ def _pci_nics(devices: Path = Path("/sys/bus/pci/devices")) -> list[ExaminedNic]
         links = sorted([*device.glob("net/*"), *device.glob("virtio*/net/*")])
         speed = read(links[0] / "speed") if links else None
         # In a container sysfs has the host's devices, and not their interfaces.
-        elsewhere = not links and driver not in ("none", *_POLLED)
+        elsewhere = not links and (driver in _SHARED or driver not in ("none", *_POLLED))
         nics.append(
             ExaminedNic(
                 address=device.name,
@@ -71,7 +72,7 @@ def _nics(nics: list[ExaminedNic]) -> DoctorCheck:
         means = "packets travel over rings, memif, vhost, veth or pcap; no wire is measured"
         return GROUP("nics", "limited", "no physical NIC", means)
     shown = "; ".join(map(str, nics))
-    if any(n.driver in _POLLED for n in nics):
+    if any(n.driver in _POLLED and not n.elsewhere for n in nics):
         return GROUP("nics", "ok", shown)
     idle = [n for n in nics if not n.in_use]
     if not idle:

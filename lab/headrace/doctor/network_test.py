@@ -31,6 +31,8 @@ def nic(devices: Path, driver: str, operstate: str = "") -> None:
         ("", "", True),  # nobody has it
         ("virtio-pci", "", False),  # as a container sees its host's
         ("vfio-pci", "", False),  # DPDK has it already
+        ("mlx5_core", "up", False),  # DPDK polls it beside its driver
+        ("mlx5_core", "", False),  # but not without its interface, which a container has not
     ],
 )
 def test_binding_is_advised_of_what_nobody_uses(
@@ -39,4 +41,6 @@ def test_binding_is_advised_of_what_nobody_uses(
     nic(tmp_path / "devices", driver, operstate)
     check = _nics(_pci_nics(tmp_path / "devices"))
     assert (check.mend is not None and "vfio-pci 0000:00:03.0" in check.mend) == offered
-    assert (check.status == "ok") == (driver == "vfio-pci")
+    assert (check.status == "ok") == (
+        (driver, operstate) in [("vfio-pci", ""), ("mlx5_core", "up")]
+    )

@@ -34,7 +34,8 @@ def limits_of(
         *_of_ports(priced.caps, experiment, server, carried_pps),
     ]
     return tuple(
-        one.model_copy(update={"dropped": lost if pps <= capacity else 0}) for one, pps in each
+        one.model_copy(update={"dropped": lost if pps <= min(capacity, sent_pps) else 0})
+        for one, pps in each
     )
 
 
