@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.profile.rounds import alternating, shares
+from headrace.ground.inline import EnginePoint
+from headrace.profile.point import PointSample
+from headrace.profile.rounds import Case, alternating, shares
 from headrace.profile.verified import Verified
+from headrace.record.counters import WorkerReading
 from headrace.spec.plan import Reference
 
 
@@ -47,3 +52,28 @@ def test_a_round_with_lcores_elsewhere_counts_only_where_there_is_no_other() -> 
 def test_the_pace_is_what_the_reference_does_now() -> None:
     reference = Reference(what="all", then_pps=10e6, now_pps=8e6, now_min_pps=7e6, now_max_pps=9e6)
     assert reference.pace == 0.8
+
+
+def sample(pps: float, line: float | None, *cpus: int, moved: bool = False) -> PointSample:
+    return PointSample(
+        nfs={}, rx=0, tx=0, loop=0, source=0, source_tx=0, sink=0, throughput_pps=pps, packets=1,
+        passed=1, line=line, moved=moved,
+        workers=tuple(WorkerReading(cpu=cpu, ref_cycles=1, ops_cycles=1) for cpu in cpus),
+    )  # fmt: skip
+
+
+def test_costs_are_of_samples_with_lcores_where_they_usually_are() -> None:
+    """Other lcores have lines of their own: 344 cycles from 0 to 2 are no other state than 78 from
+    0 to 1. What moved meanwhile is of none; what has no sample of the state keeps those it has."""
+    lines = {frozenset({0, 1}): 78.0, frozenset({0, 2}): 344.0}
+    near = [sample(10e6, 79, 0, 1), sample(6e6, 340, 0, 1), sample(8e6, 78, 0, 1, moved=True)]
+    case = Case(cast(EnginePoint, None), samples=near)
+    assert not case.few(lines, 1) and case.few(lines, 2)
+    case.keep(lines)
+    assert [s.throughput_pps for s in case.samples] == [10e6]
+    far = Case(cast(EnginePoint, None), samples=[sample(6e6, 346, 0, 2)])
+    assert not far.few(lines, 1)
+    elsewhere = Case(cast(EnginePoint, None), samples=[sample(6e6, 340, 0, 1)])
+    assert elsewhere.few(lines, 1)
+    elsewhere.keep(lines)
+    assert elsewhere.throughput_pps == 6e6
