@@ -47,7 +47,9 @@ uint64_t engine_keeps(const struct engine *e);
 int engine_launch(struct engine *e, struct err *err);
 /*
  * A new version of the plan, while it runs (replan.c); `within_ms`: for each move of buckets. An error:
- * the plan is as before. What comes late of one that is in force is said in the reply.
+ * it is not in force, though buckets of segments before the one that is named may have left replicas that
+ * would have rested; -EBUSY of an lcore that does not start is the exception. What comes late of one that is
+ * in force is said in the reply.
  */
 int engine_replan(struct engine *e, json_t *plan, unsigned int within_ms, json_t **reply,
 		  struct err *err);

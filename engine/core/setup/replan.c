@@ -228,10 +228,9 @@ int engine_replan(struct engine *e, json_t *json, unsigned int within_ms, json_t
 	paused = rte_rdtsc() - began;
 	if (rc)
 		json_decref(moves);
-	else if (spread(e, next, false, within_ms, moves, &late))
-		*reply = replan_reply(paused, moves, &late);
 	else
-		*reply = replan_reply(paused, moves, NULL);
+		*reply = replan_reply(paused, moves,
+				      spread(e, next, false, within_ms, moves, &late) ? &late : NULL);
 	plan_free(next);
 	return rc;
 }
