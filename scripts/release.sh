@@ -6,10 +6,13 @@
 # mmdebstrap and podman. Two builds of one commit are to give the same bytes as long as Debian's
 # packages are the same: all times are the commit's, Python packages are those of packaging/locked/run.txt.
 #
-#   scripts/release.sh [DIR]
+#   scripts/release.sh [--twice] [DIR]    --twice: builds again, from nothing and in another folder,
+#                                         and compares
 set -euo pipefail
 
 repo=$(cd "$(dirname "$0")/.." && pwd)
+twice=0
+[ "${1:-}" != --twice ] || { twice=1 && shift; }
 target=$(realpath -m "${1:-$repo/dist}")
 work=${HEADRACE_RELEASE:-/var/tmp/headrace-release}
 suite=bookworm root=$work/root
@@ -66,3 +69,8 @@ tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owne
 	-cf "$target/headrace-$version-oci.tar" -C "$work/image/oci" blobs index.json oci-layout
 podman rmi "$image" >/dev/null
 (cd "$target" && sha256sum headrace[-_]"$version"* >SHA256SUMS && cat SHA256SUMS)
+
+[ $twice = 0 ] || {
+	HEADRACE_RELEASE=$work/again "$0" "$work/again/dist" >/dev/null
+	python3 "$repo/scripts/compare_releases.py" "$target" "$work/again/dist"
+}
