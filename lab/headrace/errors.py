@@ -54,7 +54,10 @@ def shown(value: Any, limit: int = 120) -> str:
     """A value as it may stand in a message: as a file has it, on one line and not endless."""
     if value is None:
         return "nothing"
-    text = str(value).lower() if isinstance(value, bool) else repr(value)
+    try:
+        text = str(value).lower() if isinstance(value, bool) else repr(value)
+    except ValueError:  # a number with more digits than Python writes
+        return "a number of thousands of digits"
     if isinstance(value, date):
         text = str(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -63,6 +63,12 @@ CASES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "a word for a list": ("  - acl: {default: permit}", "  acl", ("chain", "acl", "a list")),
     "no such goal": ("{loads: [1000], trial: 0.1}", "{search: [ndrr]}", ("ndrr", "ndr, pdr")),
     "sweep of nothing": ("warmup: 0", "sweep: {chain.nat.x: [1]}", ("sweep", "nat")),
+    "endless number": (
+        "warmup: 0",
+        f"repetitions: 0x{'f' * 6000}",
+        ("repetitions", "a number of thousands of digits"),
+    ),
+    "orders for a terminal": ("warmup: 0", '"\\e[2J": 1', ("?[2J: unknown key",)),
 }
 
 

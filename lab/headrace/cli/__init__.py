@@ -14,7 +14,6 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 import typer
-from rich.console import Console
 from typer.core import TyperGroup
 
 import headrace
@@ -22,6 +21,7 @@ from headrace.cli._commands import command_list, listed
 from headrace.cli._live import with_address
 from headrace.errors import EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_INTERRUPTED, HeadraceError
 from headrace.host import interrupts
+from headrace.host.consoles import Terminal
 
 # click's, which some versions of typer bring along under another name.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -135,10 +135,10 @@ def _main() -> NoReturn:
     except typer.Abort:
         sys.exit(EXIT_INTERRUPTED)
     except ModuleNotFoundError as error:
-        Console(stderr=True).print(f"headrace {first}: needs the Python module {error.name}")
+        Terminal(stderr=True).print(f"headrace {first}: needs the Python module {error.name}")
         sys.exit(EXIT_FAILURE)
     except HeadraceError as error:
-        Console(stderr=True, soft_wrap=True).print(
+        Terminal(stderr=True, soft_wrap=True).print(
             f"headrace: {error}", markup=False, highlight=False
         )
         sys.exit(error.exit_status)

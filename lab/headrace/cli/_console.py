@@ -10,6 +10,8 @@ import typer
 from pydantic import BaseModel
 from rich.console import Console
 
+from headrace.host.consoles import Terminal
+
 STDERR = 2  # a file descriptor: for what would stand between the lines of an output for scripts
 PIPED_WIDTH = 200  # columns; rich would cut tables to 80 for a file or another program
 
@@ -17,7 +19,7 @@ PIPED_WIDTH = 200  # columns; rich would cut tables to 80 for a file or another 
 def stdout(soft_wrap: bool = False) -> Console:
     """As wide as the terminal; elsewhere wide, unless COLUMNS says how wide."""
     narrow = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(highlight=False, soft_wrap=soft_wrap, width=None if narrow else PIPED_WIDTH)
+    return Terminal(highlight=False, soft_wrap=soft_wrap, width=None if narrow else PIPED_WIDTH)
 
 
 def print_json(output: BaseModel) -> None:

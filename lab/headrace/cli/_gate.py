@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from headrace.analyse.gate import Condition, Judged
 from headrace.analyse.gate import junit as junit_xml
 from headrace.errors import EXIT_CONTRADICTED, EXIT_NOT_COMPARABLE, BadInput
+from headrace.host.consoles import Terminal
 
 FailIf = Annotated[
     list[str] | None,
@@ -34,7 +34,7 @@ def conditions_of(given: Sequence[str] | None, junit: Path | None) -> list[Condi
 
 def tell(judged: Sequence[Judged], suite: str, junit: Path | None) -> None:
     """On stderr what was not kept; the file; the exit status."""
-    console = Console(stderr=True, highlight=False)
+    console = Terminal(stderr=True, highlight=False)
     for one in judged:
         if one.state != "kept":
             what = "broken" if one.state == "broken" else "cannot be told"

@@ -25,6 +25,7 @@ from headrace.ground.hosted.ground import HostedPoint
 from headrace.ground.hosted.parts import Vnf
 from headrace.ground.hosted.run_queue import WORKER
 from headrace.ground.hosted.where import MACHINE, Whereabouts, WhereOutput, whereabouts
+from headrace.host.consoles import Terminal
 from headrace.host.exclusive import HeldLcores
 from headrace.host.memory import provide
 from headrace.host.programs import find_engine
@@ -66,7 +67,7 @@ def where(
 
 def _look(one: HostedPoint, rate: float, seconds: float) -> list[Whereabouts]:
     """Nothing is measured: traffic goes through, and files of the kernel are read meanwhile."""
-    console = Console(stderr=True, highlight=False)
+    console = Terminal(stderr=True, highlight=False)
 
     def say(text: str) -> None:
         console.print(text, markup=False)

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import get_args
 
 import yaml
-from rich.console import Console
 
 from headrace.cli._console import print_json, stdout
 from headrace.engine.describe import describe
 from headrace.errors import BadInput, HeadraceError, bad_value
+from headrace.host.consoles import Terminal
 from headrace.host.programs import find_engine
 from headrace.host.store import save, server_given
 from headrace.layout import check_placement
@@ -76,7 +76,7 @@ def place(doc: Document, options: PlacingOptions) -> PlacementPlan:
 
 
 def progress() -> Callable[[str], None]:
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = Terminal(stderr=True, highlight=False, soft_wrap=True)
     return lambda text: console.print(text, markup=False)
 
 

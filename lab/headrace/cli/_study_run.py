@@ -21,6 +21,7 @@ from headrace.cli._operated import OperateOptions, operated
 from headrace.errors import BadInput, HeadraceError, bad_value
 from headrace.ground.choose import Grounds, simulated
 from headrace.ground.contract import Checked
+from headrace.host.consoles import Terminal
 from headrace.host.programs import shipped
 from headrace.host.settle import settle
 from headrace.measure.estimate import deployments, study_s
@@ -81,7 +82,7 @@ def run_study(asked: RunOptions) -> None:
     if asked.show:
         groups.show(chosen, stdout())
         return
-    groups.say_shared(chosen, Console(stderr=True, highlight=False))
+    groups.say_shared(chosen, Terminal(stderr=True, highlight=False))
     checked = _checked(doc, chosen, asked.check, asked.beside)
     check_claims(chosen.study.claims, doc)
     if asked.claims and not chosen.study.claims:
@@ -91,7 +92,7 @@ def run_study(asked: RunOptions) -> None:
             listening.close()
         _show_check(chosen, checked, out, as_json)
         return
-    settle(asked.settled, Console(stderr=True, highlight=False).print)
+    settle(asked.settled, Terminal(stderr=True, highlight=False).print)
     bundle, results, judged = measure_study(
         doc, chosen, checked, out, as_json, asked.wait, asked.live
     )
@@ -147,7 +148,7 @@ def _say_command(spec: Path) -> None:
         f"note: {spec} is of `headrace {command[0]}`: what that started from is measured; all of "
         f"it again: {shlex.join(('headrace', *command))}{where}"
     )
-    Console(stderr=True, highlight=False, soft_wrap=True).print(text, markup=False)
+    Terminal(stderr=True, highlight=False, soft_wrap=True).print(text, markup=False)
 
 
 def _one_of(show: bool, check: bool) -> None:
@@ -213,7 +214,7 @@ def measure_study(
 
     if checked.lacking is not None:
         raise HeadraceError(checked.lacking)
-    console = Console(stderr=True, highlight=False)
+    console = Terminal(stderr=True, highlight=False)
     number = deployments(checked)
     listening = listen(live)
     preview = _preview(chosen.study.name, checked)

@@ -30,6 +30,7 @@ from headrace.engine.place import usable_cpus
 from headrace.errors import BadInput, HeadraceError, bad_value
 from headrace.ground.choose import Grounds, simulated
 from headrace.ground.contract import Checked
+from headrace.host.consoles import Terminal
 from headrace.host.exclusive import WAIT_S
 from headrace.measure.forked import ForkedJob, forked
 from headrace.record.bundle import Bundle, write_whole
@@ -97,7 +98,7 @@ def campaign(
     )
     if jobs is not None and jobs > 1 and not simulated(doc):
         raise bad_value("--jobs", jobs, "1, as measurements beside each other disturb each other")
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = Terminal(stderr=True, highlight=False, soft_wrap=True)
     tasks, points = _tasks(doc)
     name = doc.data["name"]
     if listed:

@@ -11,7 +11,6 @@ from typing import Annotated, get_args
 
 import typer
 import yaml
-from rich.console import Console
 
 from headrace.cli._console import print_json, stdout
 from headrace.cli._placing import PlacingOptions, place
@@ -21,6 +20,7 @@ from headrace.engine.describe import describe
 from headrace.engine.place import usable_cpus
 from headrace.errors import BadInput, HeadraceError, bad_value
 from headrace.ground.engine_check import input_files
+from headrace.host.consoles import Terminal
 from headrace.host.programs import find_engine
 from headrace.layout import goals
 from headrace.measure.session import measuring
@@ -128,7 +128,7 @@ def _planned(doc: Document, asked: _Asked) -> list[ChainPlan]:
     cpus = _cpus(asked.lcores)
     wanted = goals.wanted(asked.aim, asked.rate, asked.slo)
     run = _Run(doc, experiments, cpus, asked.repetitions, asked.seconds)
-    console = Console(stderr=True, highlight=False, soft_wrap=True)  # progress
+    console = Terminal(stderr=True, highlight=False, soft_wrap=True)  # progress
 
     def say(text: str) -> None:
         console.print(text, markup=False)

@@ -17,6 +17,7 @@ from headrace.engine.describe import Description, describe
 from headrace.engine.place import usable_cpus
 from headrace.errors import BadInput, HeadraceError, bad_value, unknown
 from headrace.host import store
+from headrace.host.consoles import Terminal
 from headrace.host.programs import find_engine
 from headrace.host.server import detect
 from headrace.measure.session import measuring
@@ -73,7 +74,7 @@ def profile(
         raise bad_value("--repetitions", repetitions, allowed="1..100")
     if not 0.05 <= seconds <= 60:
         raise bad_value("--seconds", seconds, allowed="0.05..60")
-    console = Console(stderr=True, highlight=False, soft_wrap=True)  # progress
+    console = Terminal(stderr=True, highlight=False, soft_wrap=True)  # progress
     profiled = _run(wanted, repetitions, seconds, console)
     target = out or store.profiles_folder() / f"{nf}.json"
     store.save(target, profiled)

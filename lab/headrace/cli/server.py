@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 import yaml
-from rich.console import Console
 
 from headrace.cli._console import print_json, stdout
 from headrace.errors import bad_value
 from headrace.host import store
+from headrace.host.consoles import Terminal
 from headrace.host.server import detect as find
 from headrace.profile.calibrate import calibrate as run_calibration
 from headrace.profile.described import compact, describe_server
@@ -86,7 +86,7 @@ def calibrate(
     if not 1 <= rounds <= ROUNDS_MAX:
         raise bad_value("--rounds", rounds, allowed=f"1..{ROUNDS_MAX}")
     target = out or store.calibration_file()
-    calibrated = run_calibration(rounds, _cpus(cpus), Console(stderr=True, highlight=False).print)
+    calibrated = run_calibration(rounds, _cpus(cpus), Terminal(stderr=True, highlight=False).print)
     store.save(target, calibrated)
     page = html or target.with_suffix(".html")
     shown = calibration_document(calibrated)

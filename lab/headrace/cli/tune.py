@@ -11,11 +11,11 @@ from typing import Annotated
 import typer
 import yaml
 from pydantic import ValidationError
-from rich.console import Console
 
 from headrace.cli._console import print_json, stdout
 from headrace.cli.report import finish_run
 from headrace.errors import BadInput, HeadraceError, bad_value
+from headrace.host.consoles import Terminal
 from headrace.measure.progress import Progress
 from headrace.measure.session import new_bundle, session
 from headrace.record.bundle import Bundle
@@ -114,7 +114,7 @@ def _run(wish: Wish, out: Path | None) -> tuple[Path, Tuned]:
         raise HeadraceError("tune: makes network namespaces and needs root; run it with sudo")
     if any(a.shortcut for a in chosen):
         find_shortcut()  # says now what is missing, not after minutes
-    progress = Progress(Console(stderr=True, highlight=False), 1, 0.0)
+    progress = Progress(Terminal(stderr=True, highlight=False), 1, 0.0)
     target = new_bundle(out, "tune")
     with session(target, progress, lambda path, shown: finish_run(path, None)) as measuring:
         given = {"tune": wish.model_dump(mode="json", exclude_defaults=True)}

@@ -29,6 +29,7 @@ from headrace.ground.hosted.ground import hosted_point
 from headrace.ground.inline import EnginePoint, inline_point
 from headrace.ground.wired.ground import memory_of, wired_point
 from headrace.ground.wired.there import Servers, Unreachable
+from headrace.host.tool import printable
 from headrace.spec.deployment import HEADRACE
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment, expand
@@ -177,4 +178,4 @@ def _with(
 @cache
 def _announce(program: Path) -> None:
     """Before it is asked for the first time what it can do."""
-    print(f"headrace: the spec has {program} run", file=sys.stderr, flush=True)
+    print(f"headrace: the spec has {printable(str(program))} run", file=sys.stderr, flush=True)

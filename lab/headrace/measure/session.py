@@ -20,7 +20,6 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
-from rich.console import Console
 from rich.markup import escape
 
 import headrace
@@ -29,6 +28,7 @@ from headrace.engine.plan_document import PlanEngine
 from headrace.errors import BadInput, HeadraceError
 from headrace.ground.contract import Checked, Deployed, Offer, Point, Site
 from headrace.host import interrupts, store
+from headrace.host.consoles import Terminal
 from headrace.host.exclusive import WAIT_S, HeldLcores
 from headrace.host.memory import Memory, provide
 from headrace.host.state import dpdk_prefix, run_state
@@ -369,7 +369,7 @@ def new_bundle(out: Path | None, name: str) -> BundleWriter:
 @contextlib.contextmanager
 def measuring(name: str, report: Report = lambda path, shown: None) -> Iterator[Session]:
     """A session for a command that decides itself what is measured next."""
-    progress = Progress(Console(stderr=True, highlight=False), 1, 0.0)
+    progress = Progress(Terminal(stderr=True, highlight=False), 1, 0.0)
     with session(new_bundle(None, name), progress, report) as opened:
         yield opened
 
