@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
@@ -17,13 +18,19 @@ from headrace.report.html import Served, render
 
 _VIEWS = (("Runs", "/"),)
 _PIECE = 1 << 16
+MOST_WORDS = 16  # that are searched for at once: each of a thousand costs as much as all before it
 
 
 def routes(folder: Folder) -> dict[str, Any]:
-    """Names of bundles are looked up among the folder's own: no path is made of them."""
+    """Names of bundles are looked up among the folder's own: no path is made of them. One page is
+    made at a time, however many are asked for: the machine may be measuring."""
+    turn = threading.Lock()
 
     def runs(q: str = "") -> Any:
-        return HTMLResponse(render(listing(folder, q), Served(views=_VIEWS, search=q)))
+        if (count := len(q.split())) > MOST_WORDS:
+            return PlainTextResponse(f"q: {count} words; allowed: {MOST_WORDS}", status_code=422)
+        with turn:
+            return HTMLResponse(render(listing(folder, q), Served(views=_VIEWS, search=q)))
 
     def report(name: str) -> Any:
         bundle = folder.bundle(name)
@@ -42,7 +49,8 @@ def routes(folder: Folder) -> dict[str, Any]:
         if left is None or right is None:
             return _missing(b if right is None else a, folder)
         try:
-            compared = diff(left, right)
+            with turn:
+                compared = diff(left, right)
         except HeadraceError as error:
             return PlainTextResponse(str(error), status_code=422)
         return HTMLResponse(render(comparison(compared, a, b), Served(views=_VIEWS)))

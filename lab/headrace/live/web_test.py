@@ -207,3 +207,14 @@ def test_who_asks_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
                 assert watcher.recv(65536) != b""
         for one in (silent, slow, watcher):
             one.close()
+
+
+def test_a_search_has_so_many_words(tmp_path: Path) -> None:
+    """A thousand of them took a minute of the machine's CPUs, and a reader can ask for more."""
+    make_bundle(tmp_path / "b")
+    with Serving(application(routes(Folder(tmp_path))), bound(":0", "--at")) as serving:
+        url, began = url_of(serving.listening), time.monotonic()
+        status, text = ask(url, f"/?q={'+'.join(['a'] * 1000)}")
+        assert (status, text) == (422, "q: 1000 words; allowed: 16")
+        assert time.monotonic() - began < 10
+        assert ask(url, f"/?q={'+'.join(['a'] * 16)}")[0] == 200
