@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -26,6 +25,7 @@ from headrace.ground.offload import namespaces
 from headrace.ground.offload.daemons import Daemons, programs
 from headrace.ground.offload.service import Service
 from headrace.ground.offload.up import ServiceUp
+from headrace.host.bounded import Unbounded, run_bounded
 from headrace.host.programs import find_engine
 from headrace.record.convergence import RouteChange
 from headrace.record.resolved import ResolvedExperiment
@@ -234,10 +234,10 @@ def _service_spec(point: SpeakerPoint, folder: Path) -> OffloadService:
 
 def _speaker(service: Service, command: str) -> str:
     socket = service.daemons[_SPEAKER].folder / "bird.ctl"
-    return subprocess.run(
-        ["birdc", "-s", str(socket), *command.split()],
-        capture_output=True, text=True, errors="replace", timeout=_ASK_S, check=False,
-    ).stdout  # fmt: skip
+    try:
+        return run_bounded(["birdc", "-s", str(socket), *command.split()], _ASK_S).stdout
+    except Unbounded as why:
+        raise HeadraceError(f"offload: birdc {why}") from None
 
 
 def _await_session(service: Service) -> None:

@@ -11,15 +11,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.errors import BadInput, HeadraceError
+from headrace.host.bounded import Unbounded, run_bounded
 from headrace.host.ledger import Ledger
 from headrace.host.state import Process
 from headrace.host.tail import tail
-from headrace.host.tool import printable
+from headrace.host.tool import last_words, printable
 from headrace.spec.offload import RouterVnf
 
 _FRR = Path("/usr/lib/frr")
 _FPM = "fpm address 127.0.0.1 port 2620"
 _READY_S = 15.0
+_VTYSH_S = 120.0
 _BACKOFF_S = 1.0
 
 
@@ -60,9 +62,10 @@ class Daemons:
         check_frr(self.vnf)
         # The daemons drop to a user of their own, who must reach the folder.
         shutil.chown(self.folder, "frr", "frr")
-        (self.folder / "empty").touch()
         common = ["-z", str(self.folder / "zserv.api"), "--vty_socket", str(self.folder)]
-        common += ["-f", str(self.folder / "empty")]
+        # Nothing that a path of ours in their folder would have to be made for: they could have put
+        # a link there.
+        common += ["-f", os.devnull]
         for daemon in ("zebra", *self.vnf.routing.daemons):
             module = ["-M", "dplane_fpm_nl", "-s", "90000000"] if daemon == "zebra" else []
             pid = ["-i", str(self.folder / f"{daemon}.pid")]
@@ -79,13 +82,14 @@ class Daemons:
             self._vtysh("-d", daemon, "-f", str(self.config), check=False)
 
     def _vtysh(self, *arguments: str, check: bool = True) -> None:
-        done = subprocess.run(
-            ["vtysh", "--vty_socket", str(self.folder), *arguments],
-            capture_output=True, text=True, errors="replace", timeout=120, check=False,
-        )  # fmt: skip
+        try:  # what it says, and for how long, is up to the daemons
+            command = ["vtysh", "--vty_socket", str(self.folder), *arguments]
+            done = run_bounded(command, _VTYSH_S)
+        except Unbounded as why:
+            raise HeadraceError(f"vnfs.{self.name}: vtysh {why}") from None
         if check and done.returncode:
-            words = (done.stderr or done.stdout).strip().splitlines()
-            raise HeadraceError(f"vnfs.{self.name}: vtysh: {words[-1] if words else 'failed'}")
+            words = last_words(done.stderr or done.stdout)
+            raise HeadraceError(f"vnfs.{self.name}: vtysh: {words}")
 
     def _wait_for(self, daemon: str) -> None:
         deadline = time.monotonic() + _READY_S
