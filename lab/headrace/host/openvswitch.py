@@ -4,10 +4,14 @@ system's."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import re
 import shutil
+import socket
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from headrace.errors import HeadraceError
@@ -22,6 +26,7 @@ _SWITCH = "switch.ovs"  # no container of a chain has such a name
 _SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _WITH_DPDK = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"  # Debian's and Ubuntu's
+_ENABLED = re.compile(r"port: (\S+)\s+queue-id:\s+\d+ \(enabled\)")
 
 
 class OpenVswitch:
@@ -59,7 +64,7 @@ class OpenVswitch:
         return f"{self.directory}/{self.bridge}.mgmt"
 
     @property
-    def _database(self) -> str:
+    def database(self) -> str:
         return f"unix:{self.directory}/db.sock"
 
     def _start(self, program: str, settings: list[str]) -> int:
@@ -71,7 +76,7 @@ class OpenVswitch:
         self.vsctl("--no-wait", "init")
         if settings:
             self.vsctl("--no-wait", "set", "Open_vSwitch", ".", *settings)
-        pid = self._daemon(VSWITCHD, program, self._database)
+        pid = self._daemon(VSWITCHD, program, self.database)
         self.vsctl("add-br", self.bridge, "--", "set", "bridge", self.bridge,
                    "datapath_type=netdev", "fail_mode=secure")  # fmt: skip
         return pid
@@ -108,16 +113,83 @@ class OpenVswitch:
         )  # fmt: skip
 
     def vsctl(self, *arguments: str) -> None:
-        self.tool("ovs-vsctl", f"--db={self._database}", f"--timeout={_TIMEOUT_S}", *arguments)
+        self.tool("ovs-vsctl", f"--db={self.database}", f"--timeout={_TIMEOUT_S}", *arguments)
 
-    def ask(self, *command: str) -> str:
+    def ask(self, command: str, *arguments: str) -> str:
         """What the switch itself says to a command of its control socket."""
-        return self.tool("ovs-appctl", "--target", f"{self.directory}/{VSWITCHD}.ctl", *command)
+        path = f"{self.directory}/{VSWITCHD}.ctl"
+        question = {"id": 0, "method": command, "params": arguments}
+        try:
+            with socket.socket(socket.AF_UNIX) as asked:
+                asked.settimeout(_TIMEOUT_S)
+                asked.connect(path)
+                asked.sendall(json.dumps(question).encode())
+                answer = _answer(asked)
+        except (OSError, ValueError) as error:
+            raise HeadraceError(f"{VSWITCHD}: {command}: {error}") from None
+        if answer["error"] is not None:
+            raise HeadraceError(f"{VSWITCHD}: {command}: {str(answer['error']).strip()}")
+        return str(answer["result"])
+
+    def polled(self) -> set[str]:
+        """The ports whose queues its pollers have."""
+        return set(_ENABLED.findall(self.ask("dpif-netdev/pmd-rxq-show")))
+
+    def last_error(self) -> str:
+        """As its log has it."""
+        log = self.directory / f"{VSWITCHD}.log"
+        errors = [line for line in log.read_text(errors="replace").splitlines() if "|ERR|" in line]
+        return errors[-1].rpartition("|")[2] if errors else "its log has no error"
+
+    def keep_on(self, cpus: Collection[int]) -> None:
+        """All its threads but its pollers, which have lcores of their own."""
+        for task in Path(f"/proc/{self.pid}/task").iterdir():
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(int(task.name), cpus)
 
     def add_flows(self, rules: list[str]) -> None:
         file = self.directory / "flows"
         file.write_text("\n".join(rules) + "\n")
         self.tool("ovs-ofctl", "add-flows", f"unix:{self.management}", str(file))
+
+    def flows(self, match: str) -> str:
+        """Those of the bridge that are within, with their counters."""
+        return self.tool("ovs-ofctl", "dump-flows", f"unix:{self.management}", match)
+
+
+def _answer(asked: socket.socket) -> dict[str, object]:
+    """The one object of JSON that comes (RFC 7047, section 4)."""
+    text = b""
+    while part := asked.recv(1 << 16):
+        text += part
+        with contextlib.suppress(ValueError):
+            answer: dict[str, object] = json.loads(text)
+            return answer
+    raise ValueError("no answer")
+
+
+def dpdk_settings(
+    megabytes: int,
+    prefix: str,
+    pollers: Iterable[int],
+    per_port: bool,
+    sleep_us: int = 0,
+    hugepages: bool = False,
+) -> list[str]:
+    """Memory that others can share; a poller on each of these lcores. `sleep_us`: an idle one
+    sleeps that long, at most."""
+    memory = "--in-memory" if hugepages else "--no-huge --legacy-mem --iova-mode=va --no-shconf"
+    extra = (
+        f"{memory} --single-file-segments -m {megabytes} --no-pci --no-telemetry "
+        f"--file-prefix={prefix}"
+    )
+    return [
+        "other_config:dpdk-init=true",
+        f'other_config:dpdk-extra="{extra}"',
+        f"other_config:pmd-cpu-mask={sum(1 << cpu for cpu in pollers):#x}",
+        f"other_config:per-port-memory={'true' if per_port else 'false'}",
+        f"other_config:pmd-maxsleep={sleep_us}",
+    ]
 
 
 def find_tool(tool: str) -> str:

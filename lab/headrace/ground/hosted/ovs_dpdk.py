@@ -17,7 +17,7 @@ from headrace.ground.hosted.parts import RUN
 from headrace.ground.hosted.ports import OnSwitch, SwitchPort
 from headrace.ground.hosted.switch import Switch, SwitchCounts
 from headrace.host.ledger import Ledger
-from headrace.host.openvswitch import OpenVswitch, dpdk_lacking, dpdk_program
+from headrace.host.openvswitch import OpenVswitch, dpdk_lacking, dpdk_program, dpdk_settings
 from headrace.host.programs import VSWITCHD
 from headrace.host.state import dpdk_prefix
 
@@ -28,7 +28,6 @@ _SLEEP_US = 50
 # (Open vSwitch, topics/dpdk/memory). On ordinary memory none crosses a page, so that each has one.
 _OWN_MB, _ALL_MB, _EAL_MB = 96, 1088, 64
 _OWN_MOST = 8
-_ENABLED = re.compile(r"port: (\S+)\s+queue-id:\s+\d+ \(enabled\)")
 _PORT = re.compile(r"^\s+port \d+: (\S+)")
 _COUNTED = re.compile(r"^\s+(RX|TX) packets:(\d+) errors:(\d+|\?) dropped:(\d+|\?)")
 
@@ -61,21 +60,15 @@ class OvsDpdk(Switch):
         """A vhost device is there a moment before the switch polls its queue."""
         deadline = time.monotonic() + _UP_S
         while True:
-            polled = set(_ENABLED.findall(self._switch.ask("dpif-netdev/pmd-rxq-show")))
+            polled = self._switch.polled()
             down = [one for name, one in self._names.items() if name not in polled]
             if not down:
                 return
             if time.monotonic() > deadline:
                 who = ", ".join(f"{one.owner or 'tester'}:{one.name}" for one in down)
-                raise HeadraceError(
-                    f"ovs-dpdk: ports of {who} not up after {_UP_S:g} s: {self._last_error()}"
-                )
+                why = self._switch.last_error()
+                raise HeadraceError(f"ovs-dpdk: ports of {who} not up after {_UP_S:g} s: {why}")
             time.sleep(_LOOK_S)
-
-    def _last_error(self) -> str:
-        log = self._switch.directory / f"{VSWITCHD}.log"
-        errors = [line for line in log.read_text(errors="replace").splitlines() if "|ERR|" in line]
-        return errors[-1].rpartition("|")[2] if errors else "its log has no error"
 
     def counts(self) -> dict[tuple[str, str], SwitchCounts]:
         shown = counted(self._switch.ask("dpctl/show", "--statistics"))
@@ -88,16 +81,10 @@ def settings(on: OnSwitch, prefix: str) -> list[str]:
     """Ordinary memory, as VNFs have; one poller, on the lcore that switches otherwise."""
     each = len(on.ports) <= _OWN_MOST
     megabytes = _EAL_MB + (_OWN_MB * len(on.ports) if each else _ALL_MB)
-    extra = f"--no-huge --legacy-mem --iova-mode=va -m {megabytes} --no-shconf --no-pci"
-    return [
-        "other_config:dpdk-init=true",
-        f"other_config:dpdk-extra=\"{extra} --no-telemetry --file-prefix={prefix}\"",
-        f"other_config:pmd-cpu-mask={1 << on.lcore:#x}",
-        f"other_config:per-port-memory={'true' if each else 'false'}",
-        # Where the tester polls on that lcore, too, one that never slept would have it wait for the
-        # end of a time slice, and the tester for that of the other's.
-        f"other_config:pmd-maxsleep={_SLEEP_US if on.shared else 0}",
-    ]  # fmt: skip
+    # Where the tester polls on that lcore, too, one that never slept would have it wait for the
+    # end of a time slice, and the tester for that of the other's.
+    sleep_us = _SLEEP_US if on.shared else 0
+    return dpdk_settings(megabytes, prefix, (on.lcore,), each, sleep_us)
 
 
 def flows(ports: tuple[SwitchPort, ...]) -> list[str]:
