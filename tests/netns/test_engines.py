@@ -3,11 +3,8 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +13,8 @@ from headrace.ground.engines.translation import BALANCED, CHOSEN
 from headrace.host.programs import BUILT
 from headrace.record.bundle import Bundle
 from headrace.record.equivalence import equivalences
-from support.lab import COMMAND, environment, runtime_dir, state_left
+from support.engines import ROUTER, TRANSLATED, run, spec_of
+from support.lab import runtime_dir
 from support.netns import Lan
 
 pytestmark = [
@@ -27,71 +25,6 @@ pytestmark = [
 needs_xdp = pytest.mark.skipif(
     not (BUILT / "trace" / "headrace-xdp").exists(), reason="no headrace-xdp: `make setup`"
 )
-
-SPEC = """
-name: engines
-chain: {chain}
-testbed:
-  ports:
-    left: {{device: "{kind}:hrleft"}}
-    right: {{device: "{kind}:hrright"}}
-    in: {{device: "{kind}:hrin"}}
-    out: {{device: "{kind}:hrout"}}
-  tester: [left, right]
-  chain: [in, out]
-deployment: {{engine: [headrace, {engines}], hugepages: false, memory_mb: 256}}
-workload: {{direction: {direction}, headers: {{dst_port: 53}}}}
-warmup: 0
-measure: {{loads: [2k], trial: 0.3, losses: unintended}}
-"""
-RULES = """
-      rules:
-        - {action: permit, proto: udp, dport: [53]}
-        - {action: deny, src: 198.18.0.0/17}
-        - {action: permit, proto: tcp, sport: [1024, 65535], dport: [80, 443]}
-        - {action: permit, dst: 10.0.0.0/8}
-"""
-ROUTER = f"""
-  - acl: {RULES}
-  - l3fwd:
-      routes: [{{prefix: 198.18.0.0/15}}, {{prefix: 10.0.0.0/8, next_hop: 1}}]
-      next_hops: [{{}}, {{dst_mac: "02:00:00:00:00:0a"}}]
-"""
-
-
-def spec_of(chain: str, kind: str, direction: str, engines: str = "nftables, xdp") -> str:
-    return SPEC.format(chain=chain, kind=kind, direction=direction, engines=engines)
-
-
-def fields(lan: Lan, namespace: str) -> dict[str, str]:
-    """What steers and polls its interfaces."""
-    files = "/sys/class/net/hr*/threaded /sys/class/net/hr*/queues/rx-0/rps_cpus"
-    lines = lan.inside(namespace, "sh", "-c", f"grep -H . {files}").splitlines()
-    return dict(line.split(":", 1) for line in lines)
-
-
-def interfaces(lan: Lan, namespace: str) -> dict[str, tuple[str, str]]:
-    """Their MAC addresses, and whether they are up."""
-    links = json.loads(lan.inside(namespace, "ip", "-j", "link"))
-    return {one["ifname"]: (one["address"], one["operstate"]) for one in links}
-
-
-def run(
-    lan: Lan, folder: Path, engine: Path, spec: str, command: Sequence[str] = (str(COMMAND),)
-) -> None:
-    namespace = lan.namespace("e")
-    for one, other in (("hrleft", "hrin"), ("hrright", "hrout")):
-        lan.veth((namespace, one), (namespace, other))
-    before = interfaces(lan, namespace), fields(lan, namespace)
-    (folder / "spec.yaml").write_text(spec)
-    done = subprocess.run(
-        ["ip", "netns", "exec", namespace, *command, "run", "spec.yaml", "--out", "b"],
-        cwd=folder, env=environment(folder, engine), capture_output=True, text=True, timeout=600,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert state_left(folder) == []
-    assert (interfaces(lan, namespace), fields(lan, namespace)) == before
-
 
 L2FWD = """
   - l2fwd: {dst_mac: "02:00:00:00:00:0a", src_mac: "02:00:00:00:00:0b",
@@ -168,20 +101,6 @@ def test_the_kernel(
         assert one.counters.dut["forward/in"] == 600
         assert one.policy_dropped == trials[0].policy_dropped
     assert (0 < trials[0].policy_dropped < 600) == (chain == DENIED)
-
-
-TRANSLATED = """
-  - nat:
-      pool: [203.0.113.1, 203.0.113.2]
-      inside: [198.18.0.0/16, 10.0.0.0/8]
-      static: [{protocol: udp, inside: 198.18.0.7, inside_port: 53,
-                outside: 203.0.113.1, outside_port: 53}]
-  - lb:
-      vips:
-        - {address: 192.0.2.80, port: 80, backends: [{address: 10.1.0.1, port: 8080, count: 5},
-                                                     {address: 10.1.1.1, weight: 2}]}
-  - l2fwd
-"""
 
 
 @needs_xdp

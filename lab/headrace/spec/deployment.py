@@ -25,7 +25,7 @@ from headrace.spec.offload import Offload
 HOSTING_KINDS = (*KINDS, "appliances", "offload")
 
 HEADRACE = "headrace"
-ENGINES = (HEADRACE, "nftables", "testpmd", "xdp")
+ENGINES = (HEADRACE, "nftables", "ovs-dpdk", "testpmd", "xdp")
 
 # Whose VNFs may have ports of a switch that is not the host engine's.
 _APART = {
@@ -314,6 +314,14 @@ def _engines(value: Any) -> Any:
     return names
 
 
+class OvsOptions(Spec):
+    """What the engine ovs-dpdk is told beside its chain."""
+
+    expand: bool = False  # port ranges become several flows each, under masks
+    emc: bool = True  # the exact match cache: 8192 flows, of which one packet in 100 adds one
+    smc: bool = False  # the signature match cache behind it
+
+
 class Deployment(Spec):
     execution: Annotated[
         tuple[Execution, ...], BeforeValidator(listed), Field(min_length=1, max_length=100)
@@ -323,6 +331,7 @@ class Deployment(Spec):
         tuple[str, ...], BeforeValidator(_engines), Field(min_length=1, max_length=len(ENGINES))
     ] = (HEADRACE,)  # whose chain is measured, each in rows of its own (docs/engines.md); or a
     # path: another build of headrace-engine than the one that is found
+    ovs: OvsOptions = OvsOptions()  # of the engine ovs-dpdk: its caches, port ranges
     functions: Annotated[tuple[Path, ...], BeforeValidator(listed)] = ()  # shared objects with
     # functions that the engine has not by itself (docs/functions.md); beside the spec's file
     lcores: Lcores = Lcores()  # which CPUs make traffic, and which run the chain

@@ -24,10 +24,11 @@ MACS = {"dst_mac": "02:00:00:00:00:02", "src_mac": "02:00:00:00:00:01"}
 
 @dataclass(frozen=True)
 class Declared:
-    """Something in which outputs may differ: a frame without it is what is compared."""
+    """Something in which outputs may differ: a frame without it is what is compared. None: the
+    frame as a whole is not."""
 
     text: str
-    without: Callable[[bytes], bytes]
+    without: Callable[[bytes], bytes | None]
 
 
 @dataclass(frozen=True)

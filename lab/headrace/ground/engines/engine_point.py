@@ -14,6 +14,7 @@ from headrace.ground.engine_check import PlanCheck
 from headrace.ground.engines.adapter import Adapter, Work
 from headrace.ground.engines.equivalence import Equivalences
 from headrace.ground.engines.nftables import nftables
+from headrace.ground.engines.ovs import ovs_dpdk
 from headrace.ground.engines.testpmd import testpmd
 from headrace.ground.engines.xdp import xdp
 from headrace.ground.floor import Floor, Floors
@@ -28,7 +29,7 @@ from headrace.spec.study import Experiment
 from headrace.spec.testbed import ExternalDut, Testbed
 
 _ADAPTERS: Mapping[str, Callable[[Work], Adapter]] = {
-    "nftables": nftables, "testpmd": testpmd, "xdp": xdp,
+    "nftables": nftables, "ovs-dpdk": ovs_dpdk, "testpmd": testpmd, "xdp": xdp,
 }  # fmt: skip
 
 

@@ -111,7 +111,8 @@ class Equivalences:
     def _without(self, frames: Sequence[bytes]) -> Counter[bytes]:
         """As far as they are to be the same."""
         for one in self._declared:
-            frames = [one.without(frame) for frame in frames]
+            left = map(one.without, frames)
+            frames = [frame for frame in left if frame is not None]
         return Counter(frames)
 
     @property

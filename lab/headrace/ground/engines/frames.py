@@ -68,6 +68,26 @@ def without_padding(frame: bytes) -> bytes:
     return frame
 
 
+def with_right_header(frame: bytes) -> bytes | None:
+    """None of an IPv4 packet whose header's checksum is wrong."""
+    if int.from_bytes(frame[12:14]) != _IPV4 or len(frame) < ETHERNET + 20:
+        return frame
+    return None if checksum(frame[ETHERNET : ETHERNET + (frame[ETHERNET] & 15) * 4]) else frame
+
+
+def with_right_sums(frame: bytes) -> bytes | None:
+    """None of an IPv4 packet whose header's checksum is wrong, or that of the TCP, UDP or ICMP in
+    it."""
+    if with_right_header(frame) is None or int.from_bytes(frame[12:14]) != _IPV4:
+        return with_right_header(frame)
+    at = ETHERNET + (frame[ETHERNET] & 15) * 4
+    payload, proto = frame[at : ETHERNET + int.from_bytes(frame[16:18])], frame[23]
+    if proto not in (1, 6, 17) or (proto == 17 and payload[6:8] == b"\0\0"):
+        return frame
+    pseudo = b"" if proto == 1 else frame[26:34] + struct.pack(">HH", proto, len(payload))
+    return None if checksum(pseudo + payload) else frame
+
+
 def in_words(frame: bytes) -> str:
     """MAC addresses, then as much of IP as there is."""
     to, by = (":".join(f"{b:02x}" for b in frame[i : i + 6]) for i in (0, 6))

@@ -183,10 +183,15 @@ def _reversed(flow: Tuple) -> Tuple:
 
 
 def _payload(flow: Tuple, size: int = 26) -> bytes:
-    """With ports where the protocol has them; TCP's flags say ACK, ICMP asks for an echo."""
+    """With ports where the protocol has them; TCP's flags say ACK, its checksum is right of every
+    other port, ICMP asks for an echo."""
     data = bytes(i % 256 for i in range(size))
     if flow.proto == 6:
-        return struct.pack(">HHIIBBHHH", flow.sport, flow.dport, 1, 1, 0x50, 0x10, 9, 0, 0) + data
+        head = struct.pack(">HHIIBBHHH", flow.sport, flow.dport, 1, 1, 0x50, 0x10, 9, 0, 0)
+        addresses = (ipaddress.ip_address(one).packed for one in (flow.src, flow.dst))
+        pseudo = b"".join(addresses) + struct.pack(">II", flow.proto, len(head + data))
+        total = 0 if flow.dport % 2 else checksum(pseudo + head + data)
+        return head[:16] + total.to_bytes(2) + head[18:] + data
     if flow.proto == 17:
         return struct.pack(">HHHH", flow.sport, flow.dport, 8 + size, 0) + data
     if flow.proto == 132:

@@ -17,6 +17,7 @@ from typing import Protocol
 from headrace.errors import HeadraceError
 from headrace.host.bounded import Unbounded, run_bounded
 from headrace.host.ledger import Ledger
+from headrace.host.state import Process
 from headrace.host.tool import printable
 from headrace.spec.testbed import ExternalDut
 
@@ -52,12 +53,14 @@ class Console(Protocol):
 
 @dataclass(frozen=True)
 class Commands:
-    """A device's, and what `read` prints. `place` is where the spec asks for them."""
+    """A device's, and what `read` prints. `place` is where the spec asks for them. `daemon`: the
+    device, where it runs already; the ledger ends it."""
 
     spec: ExternalDut
     place: str = "testbed.dut"
     parse: Callable[[str], dict[str, int] | None] = whole_numbers
     console: Console | None = None
+    daemon: Process | None = None
 
 
 class ExternalDevice:
@@ -66,7 +69,7 @@ class ExternalDevice:
     def __init__(self, commands: Commands, run: Path, ledger: Ledger) -> None:
         self._spec = spec = commands.spec
         self._place, self._parse = commands.place, commands.parse
-        self._console = commands.console
+        self._console, self._daemon = commands.console, commands.daemon
         self._log = run / LOG
         self._process: subprocess.Popen[bytes] | None = None
         if spec.start is None:
@@ -84,8 +87,9 @@ class ExternalDevice:
 
     @property
     def pid(self) -> int | None:
-        """The process that `start` began; None where it began none."""
-        return None if self._process is None else self._process.pid
+        """The process that forwards; None where nobody knows it."""
+        known = self._process or self._daemon
+        return None if known is None else known.pid
 
     def configure(self) -> None:
         for command in self._spec.configure:
@@ -98,6 +102,8 @@ class ExternalDevice:
             time.sleep(_LOOK_S)
 
     def check_alive(self) -> None:
+        if self._daemon is not None and not self._daemon.alive():
+            raise HeadraceError(f"{self._place}: ended before the trial did")
         if self._process is None or self._process.poll() is None:
             return
         lines = self._log.read_text(errors="replace").strip().splitlines()[-_LAST:]

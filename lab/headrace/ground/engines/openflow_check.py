@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What OpenFlow's tables and an Open vSwitch's userspace datapath cannot express."""
+
+from __future__ import annotations
+
+from headrace.ground.engines.acl_rules import PORTS, acl_rules
+from headrace.ground.engines.adapter import Work
+from headrace.ground.engines.openflow import RULES_MOST, matches, pieces
+from headrace.ground.engines.openflow_ends import PORT_MAX, PORT_MIN
+from headrace.ground.engines.routes import next_hops
+from headrace.spec.chain import Node
+
+_FUNCTIONS = ("acl", "l2fwd", "l3fwd", "lb", "nat", "null")
+
+
+def check_functions(work: Work) -> None:
+    """BadInput by function and parameter."""
+    work.check_functions(_FUNCTIONS)
+    for node in work.experiment.nodes:
+        if node.nf in _CHECKS:
+            _CHECKS[node.nf](work, node)
+
+
+def _check_acl(work: Work, node: Node) -> None:
+    work.check_given(node, "match_flags", False, "filters are 5-tuples")
+    key = "rules_file" if "rules_file" in node.params else "rules"
+    rules = acl_rules(node.params, work.doc)
+    if len(rules) > RULES_MOST:
+        raise work.refused(node, key, f"{len(rules)} rules; allowed: {RULES_MOST}")
+    ranges = [ports for one in rules for ports in (one.sport, one.dport)]
+    if work.experiment.study.deployment.ovs.expand or not any(map(_several, ranges)):
+        return
+    flows = sum(1 for one in rules for _ in matches(one, swapped=False))
+    raise work.refused(
+        node, key,
+        f"has no port ranges without expansion of {len(rules)} rules to {flows:,} flows; allowed "
+        "with `deployment: {ovs: {expand: true}}`",
+    )  # fmt: skip
+
+
+def _several(ports: tuple[int, int]) -> bool:
+    return ports != PORTS and sum(1 for _ in pieces(*ports)) > 1
+
+
+def _check_l3fwd(work: Work, node: Node) -> None:
+    if node.params.get("ranges"):
+        raise work.refused(node, "ranges", "would be a flow each; allowed: routes, routes_file")
+    if any(one.edge for one in next_hops(node.params)):
+        raise work.refused(node, "next_hops", "all leave by one port; allowed: edge 0")
+
+
+def _check_nat(work: Work, node: Node) -> None:
+    for key in ("mapping", "filtering"):
+        work.check_given(node, key, "endpoint-dependent", "sessions are known by both endpoints")
+    for key in node.params:
+        if key.endswith("_timeout_s"):
+            raise work.refused(node, key, "has timeouts of its own; allowed: none given")
+        if key in ("datagrams", "held_fragments"):
+            raise work.refused(node, key, "drops fragments; allowed: none given")
+    for key, only in (("port_min", PORT_MIN), ("port_max", PORT_MAX)):
+        work.check_given(node, key, only, "keeps a source's port where it is free")
+    if "seed" in node.params:
+        raise work.refused(node, "seed", "draws no ports; allowed: none given")
+
+
+def _check_lb(work: Work, node: Node) -> None:
+    work.check_given(node, "mode", "nat", "rewrites destinations")
+    for key in ("idle_timeout_s", "flows", "table_size"):
+        if key in node.params:
+            raise work.refused(node, key, "keeps nothing of a flow; allowed: none given")
+    for vip in node.params["vips"]:
+        if ":" in str(vip["address"]):
+            raise work.refused(node, "vips", f"{vip['address']}; allowed: IPv4 addresses")
+        if any("mac" in one for one in vip.get("backends", ())):
+            raise work.refused(node, "vips", "sets no MAC addresses; allowed: backends without mac")
+
+
+_CHECKS = {"acl": _check_acl, "l3fwd": _check_l3fwd, "nat": _check_nat, "lb": _check_lb}

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A chain on Open vSwitch with DPDK: proved to do the same as headrace's, measured, undone."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace.ground.engines.translation import BALANCED, CHOSEN
+from headrace.host.openvswitch import dpdk_lacking
+from headrace.record.bundle import Bundle
+from headrace.record.equivalence import equivalences
+from support.engines import ROUTER, TRANSLATED, run, spec_of
+from support.lab import runtime_dir
+from support.netns import Lan
+
+pytestmark = [
+    pytest.mark.needs_root,
+    pytest.mark.skipif(dpdk_lacking() is not None, reason=str(dpdk_lacking())),
+]
+
+
+def spec(folder: Path, chain: str, kind: str, direction: str) -> str:
+    """`vhost`: the tester listens at sockets of this folder, the switch has virtio_user ports."""
+    text = spec_of(chain, "af_xdp" if kind == "vhost" else kind, direction, "ovs-dpdk")
+    text = text.replace("engine:", "ovs: {expand: true}, engine:")
+    if kind == "vhost":
+        for name, there in (("left", "vhost"), ("in", "virtio_user"), ("right", "vhost"),
+                            ("out", "virtio_user")):  # fmt: skip
+            wire = "l" if name in ("left", "in") else "r"
+            text = text.replace(f"af_xdp:hr{name}", f"{there}:{folder}/{wire}")
+    return text
+
+
+DENIED = """
+  - acl: {rules: [{action: deny, sport: [1536, 2046]}], default: permit, reverse: swap}
+  - l2fwd
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "chain", "direction"),
+    [("af_xdp", ROUTER, "forward"), ("vhost", DENIED, "both")],
+)
+def test_rules_and_routes(
+    lan: Lan, engine_binary: Path, tmp_path: Path, kind: str, chain: str, direction: str
+) -> None:
+    """The same packets out; as many counted in as the tester sent, as many dropped by policy as
+    headrace dropped, and as many looked up as came."""
+    run(lan, tmp_path, engine_binary, spec(runtime_dir(tmp_path), chain, kind, direction))
+    [verdict] = equivalences(tmp_path / "b")
+    assert (verdict.verdict, verdict.engine) == ("the same", "ovs-dpdk"), verdict
+    assert 0 < verdict.came <= verdict.own + verdict.probes
+    trials = [one for one in Bundle(tmp_path / "b").trials() if one.direction == "forward"]
+    assert [(one.execution, one.sent, one.lost) for one in trials] == [
+        ("rtc", 600, 0), ("ovs-dpdk", 600, 0),
+    ]  # fmt: skip
+    assert trials[1].policy_dropped == trials[0].policy_dropped
+    assert (0 < trials[0].policy_dropped < 600) == (chain == DENIED)
+    assert trials[1].counters is not None
+    dut = trials[1].counters.dut
+    ways = 2 if direction == "both" else 1
+    assert dut["forward/in"] == 600
+    assert dut["received"] == 600 * ways
+    found = ("simple-match-hits", "emc-hits", "smc-hits", "megaflow-hits", "misses")
+    assert sum(dut[name] for name in found) == 600 * ways
+    assert dut["cycles"] > 0
+
+
+def test_translation(lan: Lan, engine_binary: Path, tmp_path: Path) -> None:
+    """By the connection tracker and select groups: chosen ports and backends may differ, and
+    nothing else; answers to each engine's own come back the same."""
+    run(lan, tmp_path, engine_binary, spec(runtime_dir(tmp_path), TRANSLATED, "vhost", "both"))
+    [verdict] = equivalences(tmp_path / "b")
+    assert verdict.verdict == "the same", verdict
+    # Some frames have a wrong checksum, and are dropped by the tracker.
+    assert verdict.came > verdict.came_engine > verdict.own
+    assert verdict.answers > 20
+    assert all(any(text in one for one in verdict.declared) for text in (CHOSEN, BALANCED))
+    trials = [one for one in Bundle(tmp_path / "b").trials() if one.direction == "both"]
+    assert [(one.sent, one.lost) for one in trials] == [(1200, 0), (1200, 0)]
+
+
+FAULT = """
+import sys
+from headrace.ground.engines import openflow
+whole = openflow.acl_rules
+openflow.acl_rules = lambda params, doc: whole(params, doc)[:-1]
+from headrace.__main__ import main
+main()
+"""
+
+
+def test_a_rule_that_is_missing_is_found(lan: Lan, engine_binary: Path, tmp_path: Path) -> None:
+    """And the engine that has it not has no figures, but a diff."""
+    command = (sys.executable, "-c", FAULT)
+    text = spec(runtime_dir(tmp_path), ROUTER, "vhost", "forward")
+    run(lan, tmp_path, engine_binary, text, command)
+    [verdict] = equivalences(tmp_path / "b")
+    assert (verdict.engine, verdict.surplus, verdict.missing > 0) == ("ovs-dpdk", 0, True)
+    assert " > 10." in verdict.first_missing[0].words
+    assert {one.execution for one in Bundle(tmp_path / "b").trials()} == {"rtc"}
