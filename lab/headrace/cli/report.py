@@ -26,6 +26,7 @@ from headrace.report import (
     layers,
     offload,
     operate,
+    paths,
     side_by_side,
     tune,
 )
@@ -121,6 +122,7 @@ def sentence(bundle: Bundle, reported: Report) -> str:
 def _document(bundle: Bundle, reported: Report) -> Document:
     more = (
         *equivalence.sections(bundle),
+        *paths.sections(bundle),
         *fitted.sections(bundle),
         *offload.sections(bundle),
         *operate.sections(bundle),
