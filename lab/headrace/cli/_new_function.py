@@ -14,6 +14,7 @@ from headrace.host.programs import BUILT, PACKAGE, installed
 
 NEW = "new"
 _TEMPLATE, _CALLED = PACKAGE / "templates" / "function", "my-function"
+_HARNESS = "libheadrace-harness.a"  # `make demo` builds the engine alone
 _NAME = re.compile(r"^[a-z][a-z0-9-]{0,30}$")
 
 
@@ -35,10 +36,14 @@ def write_function(name: str | None, description: Description) -> None:
         raise BadInput(f"nf new: {folder} is there already; allowed: a new folder") from None
     except OSError as error:
         raise HeadraceError(f"nf new: {folder}: {error.strerror}") from None
-    paths = "" if installed() else f"PKG_CONFIG_PATH={BUILT / 'engine' / 'outside'} "
+    outside = BUILT / "engine" / "outside"
+    paths = "" if installed() else f"PKG_CONFIG_PATH={outside} "
+    first = (
+        "" if installed() or (outside / _HARNESS).exists() else f"make -C {BUILT.parent} setup\n"
+    )
     typer.echo(
         f"{folder}/function.c limits the rate of each source; change it as you want. Then:\n\n"
-        f"cd {folder}\n"
+        f"{first}cd {folder}\n"
         f"{paths}meson setup build\n"
         "ninja -C build && meson test -C build\n"
         f"headrace nf {name} --load build/{name}.so\n"
