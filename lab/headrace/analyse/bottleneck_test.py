@@ -494,7 +494,7 @@ def test_a_limit_is_named_where_it_holds_the_chain_back(
     assert drawn.narrowest is None and drawn.limit is not None and drawn.marked == ("nic",)
     # Use and losses are this measurement's, as its own `limits` have them, not the trial's above.
     assert drawn.limit == here[0]
-    assert any("goes 2 times between NIC and host" in reason for reason in drawn.reasons)
+    assert any("goes between NIC and host 2×" in reason for reason in drawn.reasons)
     assert any("By its cycles the chain could carry" in reason for reason in drawn.reasons)
 
 

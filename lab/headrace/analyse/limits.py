@@ -22,9 +22,9 @@ _NAMES = {
     "nic-rate": "packet rate of the NICs of {}",
 }
 _CROSSED = {
-    "switch": "A packet of this chain goes {} times between NIC and host, each way",
-    "uplink": "A packet of this chain goes by the wire {} times, each way",
-    "rate-cap": "Of each packet that arrives {} are sent by {}",
+    "switch": "A packet of this chain goes between NIC and host {}×, each way",
+    "uplink": "A packet of this chain goes by the wire {}×, each way",
+    "rate-cap": "Each packet that arrives is sent {}× by {}",
     "port": "Each packet comes in by them, and is counted {}×",
     "nic-rate": "Each packet comes in by them, and is counted {}×",
 }

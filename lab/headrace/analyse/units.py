@@ -12,6 +12,7 @@ import yaml
 NOT_KNOWN = "–"
 SPACE = "\u202f"  # narrow no-break: a number never parts from its unit
 _ALL, _DIGITS_MOST = 1e-9, 12  # nearer to all than this is all, added up in floating point
+_ABOVE = 1e-5
 
 
 class Scale(NamedTuple):
@@ -62,11 +63,16 @@ def count(value: int) -> str:
 
 
 def percent(ratio: float | None, digits: int = 3) -> str:
-    """As many digits more as keep what is not all from being rounded to 100 %."""
+    """As many digits more as keep what is not all from being rounded to 100 %; what is above it by
+    less than a hundred-thousandth is rounding itself."""
     if ratio is None:
         return NOT_KNOWN
     text = significant(ratio * 100, digits)
-    while float(text.replace(SPACE, "")) == 100 and abs(ratio - 1) > _ALL and digits < _DIGITS_MOST:
+    while (
+        float(text.replace(SPACE, "")) == 100
+        and not -_ALL <= ratio - 1 <= _ABOVE
+        and digits < _DIGITS_MOST
+    ):
         digits += 1
         text = significant(ratio * 100, digits)
     return f"{text}{SPACE}%"

@@ -30,7 +30,7 @@ def test_no_loss_is_told_from_little() -> None:
 @pytest.mark.parametrize(
     ("ratio", "digits", "text"),
     [(0.9964, 2, "99.6"), (0.99996, 3, "99.996"), (1.0, 2, "100"), (1 - 1e-15, 3, "100"),
-     (1.0004, 3, "100.04"), (0.004, 1, "0.4"), (0.0, 2, "0")],
+     (1.0004, 3, "100.04"), (1.00000005, 3, "100"), (0.004, 1, "0.4"), (0.0, 2, "0")],
 )  # fmt: skip
 def test_what_is_not_all_is_never_100_percent(ratio: float, digits: int, text: str) -> None:
     assert units.percent(ratio, digits) == f"{text}\u202f%"

@@ -66,7 +66,7 @@ def show(preview: Preview, console: Console) -> None:
         console.print(f"  {line}", markup=False)
     if preview.files:
         console.print(f"  files read: {', '.join(preview.files)}", markup=False)
-    console.print("Nothing is wrong with it, and nothing was run.", markup=False)
+    console.print("The spec is valid. Nothing was run.", markup=False)
 
 
 def _title(one: PreviewedPoint) -> str:
