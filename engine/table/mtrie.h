@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "core/err.h"
@@ -44,9 +45,22 @@ int mtrie_put(struct mtrie *t, uint32_t root, const uint8_t *key, uint8_t len, u
 int mtrie_remove(struct mtrie *t, uint32_t root, const uint8_t *key, uint8_t len, uint16_t *old);
 /* The next hop of the very prefix, or MTRIE_MISS. */
 uint16_t mtrie_get(const struct mtrie *t, uint32_t root, const uint8_t *key, uint8_t len);
-/* All prefixes of a table; the callback may remove the one that it is called with. */
-void mtrie_walk(struct mtrie *t, uint32_t root,
-		void (*each)(void *ctx, const uint8_t *key, uint8_t len, uint16_t nh), void *ctx);
+/* Where a walk that ended early goes on; all zero: at the beginning. */
+struct mtrie_cursor {
+	uint8_t key[16];
+	uint8_t bytes;   /* of the key, that lead to the node that is next; 0: the root's own prefixes */
+	uint32_t prefix; /* of the root: which of its own is next */
+	bool in_tree;    /* the root's own are done */
+};
+
+/*
+ * All prefixes of a table; the callback may remove the one that it is called with. A piece ends before the
+ * next node once `late` says so (NULL: never). Whether all is done; what is put between two pieces may be
+ * left out.
+ */
+bool mtrie_walk(struct mtrie *t, uint32_t root, struct mtrie_cursor *at,
+		void (*each)(void *ctx, const uint8_t *key, uint8_t len, uint16_t nh),
+		bool (*late)(void *ctx), void *ctx);
 uint64_t mtrie_count(const struct mtrie *t, uint32_t root);
 uint32_t mtrie_root_nodes(const struct mtrie *t, uint32_t root);
 uint32_t mtrie_nodes(const struct mtrie *t); /* as above, those that wait for readers included */

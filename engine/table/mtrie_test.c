@@ -159,6 +159,54 @@ static void remove_each(void *ctx, const uint8_t *key, uint8_t len, uint16_t nh)
 	assert_int_equal(old, nh);
 }
 
+/* Pieces as small as they can be. */
+static bool always_late(void *ctx)
+{
+	(void)ctx;
+	return true;
+}
+
+struct met {
+	struct prefix *list;
+	uint64_t prefixes;
+};
+
+static void meet(void *ctx, const uint8_t *key, uint8_t len, uint16_t nh)
+{
+	struct met *met = ctx;
+	struct prefix p = {.root = 0, .len = len};
+	const struct prefix *known;
+
+	memcpy(p.key, key, sizeof(p.key));
+	known = model_find(met->list, &p);
+	assert_non_null(known);
+	assert_int_equal(known->nh, nh);
+	met->prefixes++;
+}
+
+/* All are met once, at whatever prefix a piece ends; at once, too. */
+static void check_walks(struct mtrie *t, struct prefix *list)
+{
+	for (unsigned int whole = 0; whole < 2; whole++) {
+		struct mtrie_cursor at = {0};
+		struct met met = {list, 0};
+		unsigned int pieces = 1;
+
+		while (!mtrie_walk(t, 0, &at, meet, whole ? NULL : always_late, &met))
+			pieces++;
+		assert_int_equal(met.prefixes, mtrie_count(t, 0));
+		assert_true(whole ? pieces == 1 : pieces > mtrie_root_nodes(t, 0));
+	}
+}
+
+static void remove_in_pieces(struct mtrie *t)
+{
+	struct mtrie_cursor at = {0};
+
+	while (!mtrie_walk(t, 0, &at, remove_each, always_late, &t))
+		;
+}
+
 static void run_model(unsigned int bytes)
 {
 	struct prefix *list = calloc(PREFIXES, sizeof(*list));
@@ -171,7 +219,8 @@ static void run_model(unsigned int bytes)
 		if (i % 100 == 0)
 			check_lookups(t, list, bytes);
 	}
-	mtrie_walk(t, 0, remove_each, &t);
+	check_walks(t, list);
+	remove_in_pieces(t);
 	for (unsigned int i = 0; i < PREFIXES; i++) {
 		uint16_t old;
 

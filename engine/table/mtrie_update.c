@@ -245,58 +245,106 @@ struct walk {
 	struct mtrie *t;
 	uint32_t root;
 	void (*each)(void *ctx, const uint8_t *key, uint8_t len, uint16_t nh);
+	bool (*late)(void *ctx);
 	void *ctx;
 	uint8_t key[DEPTH_MAX];
+	const struct mtrie_cursor *from; /* on the way there; NULL: it was reached */
+	struct mtrie_cursor *at;
+	bool visited; /* some of it, so that every piece is one */
 };
 
-/* `byte`: the key's byte that the node's slots begin at. */
-static void walk_prefixes(struct walk *w, const struct place *p, unsigned int byte)
-{
-	for (unsigned int bits = byte ? 1 : 0; bits <= p->stride; bits++)
-		for (unsigned int i = 1u << bits; i < 2u << bits; i++) {
-			uint16_t nh = p->prefixes[i];
-			unsigned int key = (i << (p->stride - bits)) & ((1u << p->stride) - 1);
+/* The root's own prefixes are many: it is looked at the clock in between, too. */
+#define ROOT_PIECE 256
 
-			if (!nh)
-				continue;
-			if (!byte)
-				w->key[0] = (uint8_t)(key >> 8);
-			w->key[byte ? byte : 1] = (uint8_t)key;
-			w->each(w->ctx, w->key, (uint8_t)(8 * byte + bits), (uint16_t)(nh - 1));
-		}
-	w->key[byte ? byte : 1] = 0;
+static bool ends_here(struct walk *w)
+{
+	return w->visited && w->late && w->late(w->ctx);
 }
 
-static void walk_node(struct walk *w, struct place p, unsigned int byte);
-
-/* Children first: removing a node's last prefix removes the node. */
-static void walk_children(struct walk *w, const struct place *p, unsigned int byte)
+static void walk_prefix(struct walk *w, const struct place *p, unsigned int byte, unsigned int i)
 {
-	for (unsigned int at = 0; at < 1u << p->stride; at++) {
-		uint32_t child = slot_child(slot_get(p, at));
+	unsigned int bits = 31 - (unsigned int)__builtin_clz(i);
+	unsigned int key = (i << (p->stride - bits)) & ((1u << p->stride) - 1);
+	uint16_t nh = p->prefixes[i];
 
+	if (!nh)
+		return;
+	if (!byte)
+		w->key[0] = (uint8_t)(key >> 8);
+	w->key[byte ? byte : 1] = (uint8_t)key;
+	w->each(w->ctx, w->key, (uint8_t)(8 * byte + bits), (uint16_t)(nh - 1));
+}
+
+static bool walk_root_prefixes(struct walk *w, const struct place *p)
+{
+	for (; w->at->prefix < 2 * ROOT_SLOTS; w->at->prefix++) {
+		if (w->at->prefix % ROOT_PIECE == 0 && ends_here(w))
+			return false;
+		w->visited = true;
+		if (w->at->prefix)
+			walk_prefix(w, p, 0, w->at->prefix);
+	}
+	return true;
+}
+
+/* `byte`: the key's byte that the node's slots begin at. False: it is to go on with this node. */
+static bool walk_own(struct walk *w, const struct place *p, unsigned int byte)
+{
+	if (w->from && byte < w->from->bytes)
+		return true; /* done, as what is next is below */
+	w->from = NULL;
+	if (ends_here(w)) {
+		memcpy(w->at->key, w->key, sizeof(w->key));
+		w->at->bytes = (uint8_t)byte;
+		return false;
+	}
+	w->visited = true;
+	for (unsigned int i = 2; i < 2u << p->stride; i++) /* not 1: no bit is the parent's */
+		walk_prefix(w, p, byte, i);
+	w->key[byte] = 0;
+	return true;
+}
+
+static bool walk_children(struct walk *w, const struct place *p, unsigned int byte)
+{
+	unsigned int first = w->from ? slot_at(w->from->key, byte ? byte - 1 : 0) : 0;
+
+	for (unsigned int at = first; at < 1u << p->stride; at++) {
+		uint32_t child = slot_child(slot_get(p, at));
+		struct place below;
+
+		if (at > first)
+			w->from = NULL;
 		if (child == NO_NODE)
 			continue;
 		if (!byte)
 			w->key[0] = (uint8_t)(at >> 8);
 		w->key[byte ? byte : 1] = (uint8_t)at;
-		walk_node(w, place_node(w->t, w->root, child), byte ? byte + 1 : 2);
+		below = place_node(w->t, w->root, child);
+		if (!walk_own(w, &below, byte ? byte + 1 : 2) ||
+		    !walk_children(w, &below, byte ? byte + 1 : 2))
+			return false;
 	}
+	w->from = NULL;
 	w->key[0] = byte ? w->key[0] : 0;
 	w->key[byte ? byte : 1] = 0;
+	return true;
 }
 
-static void walk_node(struct walk *w, struct place p, unsigned int byte)
+bool mtrie_walk(struct mtrie *t, uint32_t root, struct mtrie_cursor *at,
+		void (*each)(void *ctx, const uint8_t *key, uint8_t len, uint16_t nh),
+		bool (*late)(void *ctx), void *ctx)
 {
-	walk_children(w, &p, byte);
-	walk_prefixes(w, &p, byte);
-}
+	struct mtrie_cursor from = *at;
+	struct walk w = {.t = t, .root = root, .each = each, .late = late, .ctx = ctx,
+			 .from = at->bytes ? &from : NULL, .at = at};
+	struct place p = place_root(t, root);
 
-void mtrie_walk(struct mtrie *t, uint32_t root,
-		void (*each)(void *ctx, const uint8_t *key, uint8_t len, uint16_t nh), void *ctx)
-{
-	struct walk w = {.t = t, .root = root, .each = each, .ctx = ctx};
-
-	if (t->counts[root])
-		walk_node(&w, place_root(t, root), 0);
+	if (!t->counts[root])
+		return true;
+	if (!at->in_tree && !walk_root_prefixes(&w, &p))
+		return false;
+	at->in_tree = true;
+	memset(w.key, 0, sizeof(w.key));
+	return walk_children(&w, &p, 0);
 }

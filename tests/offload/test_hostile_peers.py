@@ -15,6 +15,7 @@ from support.fpm import frames, route
 from support.route_attacks import (
     ATTACKS,
     announced_s,
+    announces_again,
     attacked,
     comes_and_goes,
     forwards,
@@ -22,12 +23,15 @@ from support.route_attacks import (
     plan,
     routes_of,
     sessions_of,
+    updates_of,
 )
 
 Start = Callable[..., Engine]
 ROUTES = 20_000
 SLACK_S = 0.5  # a busy machine stops a process for so long
 SESSIONS_A_SECOND = 50
+SPOKE_S = 6.0  # alone: had of the thread's time 4.5 s more than who was silent
+STALL_S = 2.5  # who breaks a silence is a second ahead at most; machines stop now and then
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
@@ -60,3 +64,20 @@ def test_sessions_without_an_end_are_let_in_so_often(start_engine: Start, cpus: 
         with socket.create_connection(("127.0.0.1", ports[0])) as next_one:
             next_one.sendall(frames([route("60.0.0.0/24", "10.0.0.2")]))
             engine.wait_for(lambda: forwards(engine, 0, "60.0.0.1"), "the next one's route", 60)
+
+
+def test_who_was_silent_is_a_second_ahead_at_most(start_engine: Start, cpus: list[int]) -> None:
+    """It had the thread for as long as others had had it: those that send stood still meanwhile."""
+    ports = free_ports(2)
+    with start_engine(plan(cpus[0], ports)) as engine, attacked(ports[1], announces_again):
+        time.sleep(SPOKE_S)
+        with attacked(ports[0], announces_again):
+            longest, came, since = 0.0, updates_of(engine, 1), time.monotonic()
+            until = since + 2 * SPOKE_S
+            while time.monotonic() < until:
+                time.sleep(0.02)
+                now, updates = time.monotonic(), updates_of(engine, 1)
+                if updates > came:
+                    came, since = updates, now
+                longest = max(longest, now - since)
+        assert longest < STALL_S

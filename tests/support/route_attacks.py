@@ -17,6 +17,8 @@ from typing import Any
 from support.engine import Engine, memory_engine
 from support.fpm import frames, group, next_hop, no_route, route
 
+Attack = Callable[[socket.socket], Iterator[bytes]]
+
 FORK = multiprocessing.get_context("fork")
 GROUPS = 1000  # next-hop objects that lead to others; each has a route
 WARM_S, PATIENCE_S = 0.3, 300
@@ -30,11 +32,11 @@ def free_ports(count: int) -> list[int]:
         return [int(one.getsockname()[1]) for one in taken]
 
 
-def plan(cpu: int, ports: list[int]) -> dict[str, Any]:
+def plan(cpu: int, ports: list[int], hold_s: float = 3600) -> dict[str, Any]:
     """A router with a VNF for each FPM port, whose lcore sleeps."""
     vnfs = [
         {
-            "name": f"v{i}", "fpm_port": port, "hold_s": 3600,
+            "name": f"v{i}", "fpm_port": port, "hold_s": hold_s,
             "interfaces": [{
                 "name": "e0", "port": i, "mac": f"02:00:00:00:00:0{i}",
                 "addresses": [f"10.{i}.0.1/16"],
@@ -127,6 +129,10 @@ def attacked(port: int, what: Callable[[socket.socket], Iterator[bytes]] | None)
         peer.join()
 
 
+def updates_of(engine: Engine, vnf: int) -> int:
+    return int(_shown(engine, vnf)["updates"])
+
+
 def _shown(engine: Engine, vnf: int) -> dict[str, Any]:
     reply = engine.call("update", nf="router", op={"op": "show"})["reply"]
     return dict(reply["vnfs"][vnf])
@@ -146,17 +152,31 @@ def forwards(engine: Engine, vnf: int, address: str) -> bool:
 
 
 @functools.cache
-def _table(vnf: int, count: int) -> tuple[bytes, bytes]:
+def table(vnf: int, count: int) -> tuple[bytes, bytes]:
     """What announces so many routes, and what withdraws them."""
     there = prefixes(60, count)
     put = frames(route(one, f"10.{vnf}.0.2") for one in there)
     return put, frames(no_route(one) for one in there)
 
 
+def longest_answer_s(engine: Engine, port: int, count: int) -> float:
+    """How long a request waits at most while a table is swept that a peer of VNF 0 leaves behind
+    (`plan` with hold_s 0)."""
+    with socket.create_connection(("127.0.0.1", port)) as peer:
+        peer.sendall(table(0, count)[0])
+        engine.wait_for(lambda: routes_of(engine, 0) == count, "the table", 60, 0.002)
+    longest, there = 0.0, count
+    while there:
+        asked = time.monotonic()
+        there = routes_of(engine, 0)
+        longest = max(longest, time.monotonic() - asked)
+    return longest
+
+
 def announced_s(engine: Engine, port: int, vnf: int, count: int) -> tuple[float, float]:
     """How long it takes until a table is known that a peer announces, and until it is gone again
     when it withdraws it."""
-    put, away = _table(vnf, count)
+    put, away = table(vnf, count)
     with socket.create_connection(("127.0.0.1", port)) as peer:
         began = time.monotonic()
         peer.sendall(put)

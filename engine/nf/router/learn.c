@@ -6,7 +6,9 @@
  * What a message takes is up to who sends it, and some take a hundred times as long as others. So it is
  * the thread's time that is shared out, by parts of a millisecond: of those that have something to
  * say, the one that had least of it lately goes on. What was had fades: a table that comes at once, of
- * whom was silent for some seconds, is taken in before what others send all the time.
+ * whom was silent for some seconds, is taken in before what others send all the time. But so much of it
+ * only (AHEAD_NS): who was silent in order to have others wait for as long as they had the thread gets no
+ * more than that.
  */
 #include <errno.h>
 #include <linux/capability.h>
@@ -29,6 +31,9 @@
 /* So much of what was had fades each time: two thirds in ten seconds. */
 #define FADE_NS 100000000
 #define FADE_SHARE 100
+/* So far before others is at most who was silent for so long: three full tables of the Internet. */
+#define AHEAD_NS 1000000000
+#define SILENT_NS 1000000000
 /* Kernels resolve a neighbour for who may set one (kernel_resolve). */
 #define NEEDED (1ull << CAP_NET_ADMIN)
 #define IDLE_MS 100
@@ -55,12 +60,17 @@ static uint64_t turn_ends(void)
 	return rte_rdtsc() + rte_get_tsc_hz() / 1000000 * TURN_US;
 }
 
-static void resolve(struct vnf *v)
+/* What follows from what was said, or from what was not said again. */
+static void follow_up(struct source *s, uint64_t now)
 {
 	uint64_t until = turn_ends();
 
-	while (users_resolve(v) && rte_rdtsc() < until)
+	while (vnf_kernel_sweep(s->vnf) && rte_rdtsc() < until)
 		;
+	while (users_resolve(s->vnf) && rte_rdtsc() < until)
+		;
+	if (s->sweeps)
+		vnf_sweep_some(s->vnf, now, until);
 }
 
 static void turn(struct learner *l, struct source *s, uint64_t now)
@@ -71,13 +81,37 @@ static void turn(struct learner *l, struct source *s, uint64_t now)
 		fpm_read(s, now, turn_ends());
 	if (s->kernel_socket.ready)
 		kernel_read(s, turn_ends());
-	resolve(s->vnf);
+	follow_up(s, now);
+	s->sweeps = vnf_sweep_due(s->vnf, now);
 }
 
 static bool has_something(const struct source *s)
 {
 	return s->listener.ready || s->connection.ready || s->kernel_socket.ready || s->fpm.late ||
-	       s->vnf->resolve_left;
+	       s->vnf->resolve_left || s->vnf->kernel_left || s->sweeps;
+}
+
+/* The least that any had of those that spoke lately. */
+static uint64_t least_had(const struct learner *l, uint64_t now)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (unsigned int i = 0; i < l->n_sources; i++)
+		if (now - l->sources[i].heard_ns <= SILENT_NS)
+			least = RTE_MIN(least, l->sources[i].had_ns);
+	return least;
+}
+
+static void end_silences(struct learner *l, uint64_t now)
+{
+	uint64_t least = least_had(l, now);
+
+	for (unsigned int i = 0; i < l->n_sources && least != UINT64_MAX && least > AHEAD_NS; i++) {
+		struct source *s = &l->sources[i];
+
+		if (has_something(s) && now - s->heard_ns > SILENT_NS)
+			s->had_ns = RTE_MAX(s->had_ns, least - AHEAD_NS);
+	}
 }
 
 /* Whose turn it is; NULL: nobody has anything to say. */
@@ -97,9 +131,11 @@ static struct source *next(const struct learner *l)
 /* Whether there may be more to do. */
 static bool serve(struct learner *l)
 {
-	struct source *s = next(l);
 	uint64_t began = now_ns();
+	struct source *s;
 
+	end_silences(l, began);
+	s = next(l);
 	if (!s)
 		return false;
 	turn(l, s, began);
@@ -138,10 +174,10 @@ static bool tick(struct learner *l)
 
 		if (s->kernel_socket.fd >= 0)
 			kernel_tick(s, now);
-		if (vnf_tick(s->vnf, now))
-			s->had_ns += now_ns() - now;
-		waiting |= settle(s, now) | fpm_hear_again(l, s, now);
+		s->sweeps = vnf_sweep_due(s->vnf, now);
+		waiting |= settle(s, now) | fpm_hear_again(l, s, now) | s->sweeps;
 	}
+	rcu_reclaim(&l->router->rcu);
 	return waiting;
 }
 

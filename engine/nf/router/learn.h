@@ -25,6 +25,7 @@ struct source {
 	uint64_t heard_ns; /* when it had its turn last */
 	uint64_t let_in_ns; /* when its last connection was */
 	uint64_t had_ns; /* of the learning thread's time, lately */
+	bool sweeps;     /* what it held for long enough is not all gone */
 	size_t used;
 	uint8_t buf[2 * (FPM_FRAME_MAX + 1)];
 };

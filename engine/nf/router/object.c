@@ -96,14 +96,13 @@ void vnf_object_del(struct vnf *v, uint32_t id)
 	users_changed_object(v, id);
 }
 
-void vnf_objects_sweep(struct vnf *v)
+void vnf_objects_sweep(struct vnf *v, unsigned int bucket)
 {
-	for (unsigned int i = 0; i < BUCKETS; i++)
-		for (struct object **link = &v->objects[i]; *link;)
-			if ((*link)->generation == v->generation)
-				link = &(*link)->next;
-			else
-				object_end(v, link);
+	for (struct object **link = &v->objects[bucket]; *link;)
+		if ((*link)->generation == v->generation)
+			link = &(*link)->next;
+		else
+			object_end(v, link);
 }
 
 void vnf_objects_fini(struct vnf *v)

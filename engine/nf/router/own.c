@@ -14,9 +14,18 @@ struct own *own_find(const struct vnf *v, const struct address *prefix)
 	return o;
 }
 
+/* An address has its own prefix and the link's. */
+#define OWN_PER_OBJECT 2
+
 static uint32_t root_of(const struct vnf *v, const struct address *prefix)
 {
 	return router_root(v->index, prefix->ipv6);
+}
+
+static bool room_for(const struct vnf *v, const struct address *prefix)
+{
+	return quota_nodes(v) || mtrie_get(v->router->trie, root_of(v, prefix), prefix->bytes,
+					   prefix->len) != NO_HOP;
 }
 
 static void release(struct vnf *v, const struct own *o)
@@ -37,16 +46,22 @@ static void unlink_own(struct vnf *v, struct own **link)
 	else
 		mtrie_remove(trie, root, o->prefix.bytes, o->prefix.len, &old);
 	*link = o->next;
+	v->n_own--;
 	release(v, o);
 	free(o);
 }
 
+/* A VNF's kernel has as many addresses as who is in there likes: they are bound as its routes are. */
 static struct own *own_new(struct vnf *v, const struct address *prefix)
 {
-	struct own *o = calloc(1, sizeof(*o)), **bucket = &v->own[address_hash(v, prefix)];
+	struct own *o, **bucket = &v->own[address_hash(v, prefix)];
 
+	if (v->n_own >= OWN_PER_OBJECT * v->router->objects || !room_for(v, prefix))
+		return NULL;
+	o = calloc(1, sizeof(*o));
 	if (!o)
 		return NULL;
+	v->n_own++;
 	o->prefix = *prefix;
 	o->hop = NO_HOP;
 	o->under = mtrie_get(v->router->trie, root_of(v, prefix), prefix->bytes, prefix->len);
@@ -55,7 +70,7 @@ static struct own *own_new(struct vnf *v, const struct address *prefix)
 	return o;
 }
 
-void own_put(struct vnf *v, const struct address *prefix, enum own_kind kind, int ifindex,
+bool own_put(struct vnf *v, const struct address *prefix, enum own_kind kind, int ifindex,
 	     uint16_t hop)
 {
 	struct own *o = own_find(v, prefix);
@@ -67,7 +82,7 @@ void own_put(struct vnf *v, const struct address *prefix, enum own_kind kind, in
 		o = own_new(v, prefix);
 	if (!o) {
 		v->no_room++;
-		return;
+		return false;
 	}
 	o->kind = (uint8_t)kind;
 	o->ifindex = ifindex;
@@ -75,6 +90,7 @@ void own_put(struct vnf *v, const struct address *prefix, enum own_kind kind, in
 	o->generation = v->kernel_generation;
 	if (mtrie_put(v->router->trie, root_of(v, prefix), prefix->bytes, prefix->len, hop, &old))
 		v->no_room++;
+	return true;
 }
 
 void own_del(struct vnf *v, const struct address *prefix, enum own_kind kind)
@@ -87,15 +103,14 @@ void own_del(struct vnf *v, const struct address *prefix, enum own_kind kind)
 		unlink_own(v, link);
 }
 
-void own_sweep(struct vnf *v)
+void own_sweep(struct vnf *v, unsigned int bucket)
 {
-	for (unsigned int i = 0; i < BUCKETS; i++)
-		for (struct own **link = &v->own[i]; *link;) {
-			if ((*link)->generation != v->kernel_generation)
-				unlink_own(v, link);
-			else
-				link = &(*link)->next;
-		}
+	for (struct own **link = &v->own[bucket]; *link;) {
+		if ((*link)->generation != v->kernel_generation)
+			unlink_own(v, link);
+		else
+			link = &(*link)->next;
+	}
 }
 
 void own_fini(struct vnf *v)
@@ -120,8 +135,7 @@ int route_set(struct vnf *v, const struct address *prefix, uint16_t hop, uint16_
 		o->under = hop;
 		return 0;
 	}
-	if (hop != NO_HOP && !quota_nodes(v) &&
-	    mtrie_get(v->router->trie, root, prefix->bytes, prefix->len) == NO_HOP)
+	if (hop != NO_HOP && !room_for(v, prefix))
 		return -ENOSPC;
 	if (hop != NO_HOP)
 		return mtrie_put(v->router->trie, root, prefix->bytes, prefix->len, hop, old);

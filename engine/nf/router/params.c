@@ -70,8 +70,9 @@ const struct param router_param_table[] = {
 		"hops, and gets more while the others' parts stay free"},
 	{.name = "objects", .type = PARAM_UINT, .min = 1, .max = 16777216, .def = "65536",
 	 .offset = offsetof(struct router_params, objects),
-	 .doc = "bound, for each VNF, on next-hop objects (some 600 B each), and on neighbours; 1024 of "
-		"the objects may be groups"},
+	 .doc = "bound, for each VNF, on next-hop objects (some 600 B each), and on neighbours; twice as "
+		"many of a kernel's addresses, links' prefixes and neighbours together. 1024 of the "
+		"objects may be groups"},
 	{.name = "punt_pps", .type = PARAM_UINT, .min = 1, .max = 1e9, .def = "100000",
 	 .unit = "packets/s", .offset = offsetof(struct router_params, punt_pps),
 	 .doc = "bound on packets to the VNFs, all together; more are dropped. Half of it is shared out "

@@ -445,6 +445,13 @@ static void test_own_over_route(void **state)
 	harness_free(h);
 }
 
+static void sweep_when_due(struct vnf *v, uint64_t now_ns)
+{
+	assert_true(vnf_sweep_due(v, now_ns));
+	vnf_sweep_some(v, now_ns, 0);
+	assert_false(vnf_sweep_due(v, now_ns));
+}
+
 static void test_hold(void **state)
 {
 	struct harness *h = make();
@@ -457,21 +464,20 @@ static void test_hold(void **state)
 	feed_next_hop(&nl, 1, 2, 2);
 	feed_route(&nl, RTM_NEWROUTE, net10_2, 16, RTN_UNICAST, 1);
 	feed_route(&nl, RTM_NEWROUTE, any, 0, RTN_UNICAST, 1);
-	vnf_tick(v, 12 * s);
-	assert_int_equal(v->swept, 0);
+	assert_false(vnf_sweep_due(v, 10 * s));
 	vnf_session_end(v, 20 * s);
-	vnf_tick(v, 29 * s);
+	assert_false(vnf_sweep_due(v, 29 * s));
 	assert_int_equal(send_to(h, "10.2.3.4"), 1); /* held */
 	vnf_session_begin(v, 29 * s);
 	feed_next_hop(&nl, 1, 3, 2);
 	feed_route(&nl, RTM_NEWROUTE, net10_2, 16, RTN_UNICAST, 1);
 	assert_int_equal(send_to(h, "192.0.2.1"), 1);
-	vnf_tick(v, 40 * s);
+	sweep_when_due(v, 40 * s);
 	assert_int_equal(v->swept, 1);
 	assert_int_equal(send_to(h, "10.2.3.4"), 1);
 	assert_int_equal(send_to(h, "192.0.2.1"), NOT_SENT); /* not announced again */
 	vnf_session_end(v, 41 * s);
-	vnf_tick(v, 52 * s);
+	sweep_when_due(v, 52 * s);
 	assert_int_equal(send_to(h, "10.2.3.4"), NOT_SENT);
 	assert_int_equal(send_to(h, "10.1.0.2"), 1); /* the link's own stay */
 	harness_free(h);
@@ -492,11 +498,106 @@ static void test_sweeps_are_apart(void **state)
 		feed_next_hop(&nl, 1, 2, 2);
 		feed_route(&nl, RTM_NEWROUTE, net10_2, 16, RTN_UNICAST, 1);
 		vnf_session_end(v, 100 * s);
-		assert_int_equal(vnf_tick(v, 100 * s), turn == 1);
+		assert_int_equal(vnf_sweep_due(v, 100 * s), turn == 1);
+		if (turn == 1)
+			sweep_when_due(v, 100 * s);
 		assert_int_equal(v->swept, 1);
 	}
-	assert_true(vnf_tick(v, 200 * s));
+	sweep_when_due(v, 200 * s);
 	assert_int_equal(v->swept, 2);
+	harness_free(h);
+}
+
+/*
+ * Others' routes and requests wait for a piece of it: a node's routes at most, though a table has so many;
+ * and a session that comes in between has those that it announces.
+ */
+static void test_sweeps_are_in_pieces(void **state)
+{
+	struct harness *h = make();
+	struct vnf *v = vnf_of(h, 0);
+	struct netlink nl = {.vnf = v, .routes = true};
+	uint64_t swept = 0, pieces = 0;
+
+	(void)state;
+	v->hold_ns = 0;
+	vnf_session_begin(v, 1);
+	feed_next_hop(&nl, 1, 2, 2);
+	for (unsigned int i = 0; i < 2000; i++)
+		feed_route(&nl, RTM_NEWROUTE, (const uint8_t[]){20, (uint8_t)(i >> 8), (uint8_t)i, 0}, 24,
+			   RTN_UNICAST, 1);
+	vnf_session_end(v, 1);
+	for (; vnf_sweep_due(v, 1) && v->routes[0] > 1000; swept = v->swept, pieces++) {
+		vnf_sweep_some(v, 1, 1); /* that was long ago */
+		assert_in_range(v->swept - swept, 0, 256);
+	}
+	assert_in_range(pieces, 4, 4096);
+	vnf_session_begin(v, 2);
+	feed_next_hop(&nl, 1, 2, 2);
+	feed_route(&nl, RTM_NEWROUTE, (const uint8_t[]){20, 0, 1, 0}, 24, RTN_UNICAST, 1);
+	vnf_sweep_some(v, 2, 1); /* what went before counts, and it begins anew later */
+	assert_false(vnf_sweep_due(v, 2));
+	while (vnf_sweep_due(v, UINT64_MAX))
+		vnf_sweep_some(v, 3, 1);
+	assert_int_equal(v->routes[0], 1);
+	assert_int_equal(send_to(h, "20.0.1.9"), 1);
+	assert_int_equal(send_to(h, "20.7.1.9"), NOT_SENT);
+	harness_free(h);
+}
+
+/* However many addresses a kernel has: they take no nodes of which another VNF is sure, nor all memory. */
+static void test_quota_of_addresses(void **state)
+{
+	struct harness *h = make(); /* 4096 nodes */
+	struct netlink b = {.vnf = vnf_of(h, 1), .routes = true};
+	struct vnf *v = vnf_of(h, 0);
+	struct address a = {.ipv6 = 1, .len = 64, .bytes = {0x20, 1}};
+	uint32_t had = v->n_own;
+
+	(void)state;
+	for (unsigned int i = 0; i < 4096; i++) {
+		memcpy(a.bytes + 2, &i, sizeof(i));
+		vnf_address_put(v, 1, &a);
+		vnf_neighbour_put(v, 1, &a, mac_b0);
+	}
+	assert_true(v->no_room > 0);
+	feed_next_hop(&b, 1, 1, 1);
+	for (unsigned int i = 0; i < 2000; i++)
+		feed_route(&b, RTM_NEWROUTE, (const uint8_t[]){(uint8_t)(20 + (i >> 8)), (uint8_t)i, 1, 0},
+			   24, RTN_UNICAST, 1);
+	assert_int_equal(vnf_of(h, 1)->no_room, 0);
+	for (unsigned int i = 0; i < 4096; i++) {
+		memcpy(a.bytes + 2, &i, sizeof(i));
+		vnf_neighbour_del(v, 1, &a);
+		vnf_address_del(v, 1, &a);
+	}
+	assert_int_equal(v->n_own, had);
+	harness_free(h);
+	h = make();
+	v = vnf_of(h, 0);
+	v->router->objects = 100;
+	for (unsigned int i = 0; i < 1000; i++) {
+		memcpy(a.bytes + 12, &i, sizeof(i));
+		vnf_address_put(v, 1, &a);
+	}
+	assert_int_equal(v->n_own, 200);
+	harness_free(h);
+}
+
+/* Its prefix and itself are one (fuzz_fpm, with AddressSanitizer: what was freed was read). */
+static void test_an_address_without_a_link(void **state)
+{
+	struct harness *h = make();
+	struct vnf *v = vnf_of(h, 0);
+	const struct address a = {.len = 32, .bytes = {10, 9, 9, 9}};
+	uint32_t had = v->n_own;
+
+	(void)state;
+	vnf_address_put(v, 1, &a);
+	assert_int_equal(send_to(h, "10.9.9.9"), PUNT);
+	vnf_address_del(v, 1, &a);
+	assert_int_equal(send_to(h, "10.9.9.9"), NOT_SENT);
+	assert_int_equal(v->n_own, had);
 	harness_free(h);
 }
 
@@ -633,7 +734,9 @@ int main(void)
 		cmocka_unit_test(test_quota_of_nodes),
 		cmocka_unit_test(test_punts_are_shared),     cmocka_unit_test(test_multipath),
 		cmocka_unit_test(test_own_over_route), cmocka_unit_test(test_hold),
-		cmocka_unit_test(test_sweeps_are_apart),
+		cmocka_unit_test(test_sweeps_are_apart), cmocka_unit_test(test_sweeps_are_in_pieces),
+		cmocka_unit_test(test_quota_of_addresses),
+		cmocka_unit_test(test_an_address_without_a_link),
 		cmocka_unit_test(test_between_vnfs), cmocka_unit_test(test_from_vnf),
 		cmocka_unit_test(test_garbage),     cmocka_unit_test(test_zoo),
 		cmocka_unit_test(test_bad_params),

@@ -9,12 +9,25 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include <rte_cycles.h>
+
 #define SWEEP_SHARE 20
 
 struct sweep {
 	struct vnf *v;
 	bool ipv6;
+	uint64_t until; /* TSC; 0: there is time for all */
 };
+
+static bool late(const struct sweep *s)
+{
+	return s->until && rte_rdtsc() > s->until;
+}
+
+static bool late_walk(void *ctx)
+{
+	return late(ctx);
+}
 
 static void sweep_one(void *ctx, const uint8_t *key, uint8_t len, uint16_t nh)
 {
@@ -30,29 +43,70 @@ static void sweep_one(void *ctx, const uint8_t *key, uint8_t len, uint16_t nh)
 	v->swept++;
 }
 
-static void sweep_hidden(struct vnf *v)
+static bool sweep_table(struct sweep *s)
 {
-	for (unsigned int i = 0; i < BUCKETS; i++)
-		for (struct own *o = v->own[i]; o; o = o->next) {
-			const struct user *u = o->under == NO_HOP ? NULL : v->router->users[o->under];
+	struct vnf *v = s->v;
 
-			if (u && u->generation != v->generation) {
-				vnf_route_del(v, &o->prefix);
-				v->swept++;
-			}
+	return mtrie_walk(v->router->trie, router_root(v->index, s->ipv6), &v->sweep_cursor, sweep_one,
+			  late_walk, s);
+}
+
+static void sweep_hidden(struct vnf *v, unsigned int bucket)
+{
+	for (struct own *o = v->own[bucket]; o; o = o->next) {
+		const struct user *u = o->under == NO_HOP ? NULL : v->router->users[o->under];
+
+		if (u && u->generation != v->generation) {
+			vnf_route_del(v, &o->prefix);
+			v->swept++;
 		}
+	}
+}
+
+static bool sweep_buckets(struct sweep *s)
+{
+	struct vnf *v = s->v;
+
+	do {
+		sweep_hidden(v, v->sweep_bucket);
+		vnf_objects_sweep(v, v->sweep_bucket);
+	} while (++v->sweep_bucket < BUCKETS && !late(s));
+	return v->sweep_bucket == BUCKETS;
+}
+
+static void sweep_from_the_start(struct vnf *v)
+{
+	v->sweep_cursor = (struct mtrie_cursor){0};
+	v->sweep_step = SWEEP_IPV4;
+	v->sweep_bucket = 0;
+	v->sweep_generation = v->generation;
+}
+
+/* A piece of it; whether that was the last. */
+static bool sweep_some(struct vnf *v, uint64_t until_tsc)
+{
+	struct sweep s = {v, false, until_tsc};
+
+	/* What went before is gone, so that one that begins again ends sooner. */
+	if (v->sweep_generation != v->generation)
+		sweep_from_the_start(v);
+	for (; v->sweep_step <= SWEEP_IPV6; v->sweep_step++) {
+		s.ipv6 = v->sweep_step == SWEEP_IPV6;
+		if (!sweep_table(&s))
+			return false;
+		v->sweep_cursor = (struct mtrie_cursor){0};
+	}
+	if (!sweep_buckets(&s))
+		return false;
+	sweep_from_the_start(v);
+	v->sweep_at_ns = 0;
+	return true;
 }
 
 void vnf_sweep(struct vnf *v)
 {
-	v->sweep_at_ns = 0;
-	for (int ipv6 = 0; ipv6 < 2; ipv6++) {
-		struct sweep s = {v, ipv6};
-
-		mtrie_walk(v->router->trie, router_root(v->index, ipv6), sweep_one, &s);
-	}
-	sweep_hidden(v);
-	vnf_objects_sweep(v);
+	while (!sweep_some(v, 0))
+		;
 }
 
 void vnf_session_begin(struct vnf *v, uint64_t now_ns)
@@ -76,36 +130,47 @@ void vnf_session_end(struct vnf *v, uint64_t now_ns)
 void vnf_kernel_begin(struct vnf *v)
 {
 	v->kernel_generation++;
+	v->kernel_left = 0;
 	if (v->learn == LEARN_KERNEL && !v->down) {
 		v->generation++;
 		v->sessions++;
 		v->up = true;
+		v->sweep_at_ns = 0;
 	}
 }
 
-static void sweep_neighbours(struct vnf *v)
+static void sweep_neighbours(struct vnf *v, unsigned int bucket)
 {
-	for (unsigned int i = 0; i < BUCKETS; i++)
-		for (struct neighbour **link = &v->neighbours[i]; *link;) {
-			struct neighbour *n = *link;
+	for (struct neighbour **link = &v->neighbours[bucket]; *link;) {
+		struct neighbour *n = *link;
 
-			if (n->generation == v->kernel_generation) {
-				link = &n->next;
-				continue;
-			}
-			*link = n->next;
-			v->n_neighbours--;
-			free(n);
+		if (n->generation == v->kernel_generation) {
+			link = &n->next;
+			continue;
 		}
+		*link = n->next;
+		v->n_neighbours--;
+		free(n);
+	}
 }
 
 void vnf_kernel_end(struct vnf *v)
 {
-	own_sweep(v);
-	sweep_neighbours(v);
+	v->kernel_left = BUCKETS;
 	if (v->learn == LEARN_KERNEL && !v->down)
-		vnf_sweep(v);
-	users_changed(v);
+		v->sweep_at_ns = 1; /* due since long */
+}
+
+bool vnf_kernel_sweep(struct vnf *v)
+{
+	if (!v->kernel_left)
+		return false;
+	v->kernel_left--;
+	own_sweep(v, v->kernel_left);
+	sweep_neighbours(v, v->kernel_left);
+	if (!v->kernel_left)
+		users_changed(v);
+	return v->kernel_left;
 }
 
 static uint64_t took_ns(const struct timespec *since)
@@ -117,19 +182,30 @@ static uint64_t took_ns(const struct timespec *since)
 }
 
 /*
- * A sweep goes through the whole table at once, and others' routes wait meanwhile. Where nothing is held a
- * peer's sessions could end in one after another: they are so far apart that they take a part of the time.
+ * Where nothing is held a peer's sessions could end in one after another: its sweeps are so far apart that
+ * they take a part of the time.
  */
-bool vnf_tick(struct vnf *v, uint64_t now_ns)
+bool vnf_sweep_due(const struct vnf *v, uint64_t now_ns)
 {
-	bool due = v->sweep_at_ns && now_ns >= RTE_MAX(v->sweep_at_ns, v->next_sweep_ns);
-	struct timespec began;
+	return v->sweep_at_ns && now_ns >= RTE_MAX(v->sweep_at_ns, v->next_sweep_ns);
+}
 
-	if (due) {
-		clock_gettime(CLOCK_MONOTONIC, &began);
-		vnf_sweep(v);
-		v->next_sweep_ns = now_ns + SWEEP_SHARE * took_ns(&began);
+void vnf_sweep_some(struct vnf *v, uint64_t now_ns, uint64_t until_tsc)
+{
+	struct timespec began;
+	bool done;
+
+	if (v->sweep_generation != v->generation && v->sweep_took_ns) {
+		/* Another session has come meanwhile: what this one took counts. */
+		v->next_sweep_ns = now_ns + SWEEP_SHARE * v->sweep_took_ns;
+		v->sweep_took_ns = 0;
+		return;
 	}
-	rcu_reclaim(&v->router->rcu);
-	return due;
+	clock_gettime(CLOCK_MONOTONIC, &began);
+	done = sweep_some(v, until_tsc);
+	v->sweep_took_ns += took_ns(&began);
+	if (!done)
+		return;
+	v->next_sweep_ns = now_ns + SWEEP_SHARE * v->sweep_took_ns;
+	v->sweep_took_ns = 0;
 }

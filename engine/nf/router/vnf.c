@@ -158,9 +158,11 @@ void vnf_address_del(struct vnf *v, int ifindex, const struct address *address)
 {
 	struct address prefix = on_link(address), self = host(address);
 	const struct own *o = own_find(v, &prefix);
+	/* The two may be one: an address without a link. */
+	bool link = o && o->kind == OWN_LINK && o->ifindex == ifindex;
 
 	own_del(v, &self, OWN_ADDRESS);
-	if (o && o->ifindex == ifindex)
+	if (link)
 		own_del(v, &prefix, OWN_LINK);
 }
 
@@ -184,8 +186,8 @@ static void neighbour_hop(struct vnf *v, int ifindex, const struct address *addr
 	number = hop_new(v, &hop);
 	if (number < 0)
 		v->no_room++;
-	else
-		own_put(v, address, OWN_NEIGHBOUR, ifindex, (uint16_t)number);
+	else if (!own_put(v, address, OWN_NEIGHBOUR, ifindex, (uint16_t)number))
+		hop_free(v, (uint16_t)number);
 }
 
 void vnf_neighbour_put(struct vnf *v, int ifindex, const struct address *address,

@@ -79,6 +79,8 @@ struct own {
 	int ifindex;
 };
 
+enum sweep_step { SWEEP_IPV4, SWEEP_IPV6, SWEEP_BUCKETS };
+
 #define BUCKETS 1024
 #define GROUPS_MAX 1024
 
@@ -97,13 +99,19 @@ struct vnf {
 	unsigned int resolve_left; /* so many are to be looked through; 0: all are resolved */
 	struct object *objects[BUCKETS];
 	struct object *groups;                 /* objects that are groups */
-	uint32_t n_objects, n_groups, n_neighbours, n_hops;
+	uint32_t n_objects, n_groups, n_neighbours, n_own, n_hops;
 	struct neighbour *neighbours[BUCKETS];
 	struct own *own[BUCKETS];
 	uint32_t generation;        /* of routes and next-hop objects */
 	uint32_t kernel_generation; /* of what rtnetlink says of links, addresses, neighbours */
 	uint64_t sweep_at_ns;       /* CLOCK_MONOTONIC; 0: nothing is held */
 	uint64_t next_sweep_ns;     /* not before */
+	/* A sweep goes on here; one of another generation begins anew. */
+	struct mtrie_cursor sweep_cursor;
+	unsigned int sweep_step, sweep_bucket; /* step: enum sweep_step */
+	uint32_t sweep_generation;
+	uint64_t sweep_took_ns;
+	unsigned int kernel_left; /* buckets to be cleared of what the kernel has not any more */
 	bool up;                    /* FPM session open, or kernel read */
 	bool down;                  /* its daemon is dead: routes that it left in the kernel are not taken */
 	bool read_again;            /* the kernel, as something was missed */
@@ -123,7 +131,7 @@ void vnf_route_put(struct vnf *v, const struct address *prefix, const struct spe
 void vnf_route_del(struct vnf *v, const struct address *prefix);
 void vnf_object_put(struct vnf *v, const struct object *o);
 void vnf_object_del(struct vnf *v, uint32_t id);
-void vnf_objects_sweep(struct vnf *v);
+void vnf_objects_sweep(struct vnf *v, unsigned int bucket);
 void vnf_objects_fini(struct vnf *v);
 
 /* Links, addresses, neighbours, from rtnetlink. */
@@ -139,19 +147,22 @@ void vnf_session_begin(struct vnf *v, uint64_t now_ns);
 void vnf_session_end(struct vnf *v, uint64_t now_ns);
 void vnf_kernel_begin(struct vnf *v);
 void vnf_kernel_end(struct vnf *v);
-/* Sweeps what has been held for long enough; whether there was any. */
-bool vnf_tick(struct vnf *v, uint64_t now_ns);
-void vnf_sweep(struct vnf *v); /* now */
+/* One part of what its kernel has no more is forgotten; whether there are more. */
+bool vnf_kernel_sweep(struct vnf *v);
+/* Whether something has been held for long enough; a piece of its sweep, until a time (TSC; 0: all). */
+bool vnf_sweep_due(const struct vnf *v, uint64_t now_ns);
+void vnf_sweep_some(struct vnf *v, uint64_t now_ns, uint64_t until_tsc);
+void vnf_sweep(struct vnf *v); /* all of it, now */
 
 struct router_interface *vnf_interface(const struct vnf *v, int ifindex);
 struct neighbour *vnf_neighbour(const struct vnf *v, int ifindex, const struct address *a);
 
 /* own.c: a prefix of the VNF's own, in place of a route; routes that are not hidden. */
 struct own *own_find(const struct vnf *v, const struct address *prefix);
-void own_put(struct vnf *v, const struct address *prefix, enum own_kind kind, int ifindex,
-	     uint16_t hop);
+bool own_put(struct vnf *v, const struct address *prefix, enum own_kind kind, int ifindex,
+	     uint16_t hop); /* false: no room */
 void own_del(struct vnf *v, const struct address *prefix, enum own_kind kind);
-void own_sweep(struct vnf *v);
+void own_sweep(struct vnf *v, unsigned int bucket);
 void own_fini(struct vnf *v);
 /* Sets or (NO_HOP) removes the route to a prefix; what was there before, NO_HOP for nothing. */
 int route_set(struct vnf *v, const struct address *prefix, uint16_t hop, uint16_t *old);
