@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from perf import busy, engine, hostile, neighbour, nfs, start, testpmd, traffic, watched
+from perf import busy, engine, hostile, kept, neighbour, nfs, start, testpmd, traffic, watched
 from perf.nfs import Cycles
 from perf.stats import Sample, interleave, ratio
 from support.engine import free_cpus
@@ -28,7 +28,8 @@ BINARY = Path(
 # Cycles of a 2.3 GHz TSC per 64 B packet, or ratios, as the project's goals state them.
 GOALS = {"io": 1.1, "mac": 1.1, "chain": 120.0, "source": 45.0, "sink": 30.0, "fastpath": 0.5,
          "watched": 1.005, "watched CPU": 0.005,
-         "hostile VNF": 1.02, "hostile peer": 1.1}  # fmt: skip
+         "hostile VNF": 1.02, "hostile peer": 1.1, "hostile meanwhile": 2.2, "sweep": 10.0,
+         "rights": 1.01}  # fmt: skip
 BENCH_NF = BINARY.with_name("headrace-bench-nf")
 BENCH_CHAIN = BINARY.with_name("headrace-bench-chain")
 DEVICES = {
@@ -52,8 +53,9 @@ class Bench:
         verdict = (
             "–" if goal is None else f"{goal:g}: {'met' if sample.median <= goal else 'NOT met'}"
         )
-        figure = f"{sample.median:.2f}" if unit == "x" else f"{sample.median:.1f}"
-        self.rows.append((what, f"{figure} {unit}", sample.spread, verdict))
+        digits = 3 if unit == "x" else 1
+        figure = f"{sample.median:.{digits}f} {unit}"
+        self.rows.append((what, figure, sample.quartiles(digits), verdict))
         self.data[what] = {"unit": unit, "values": sample.values, "goal": goal}
 
     def _peer(self, mode: str, nf: dict[str, Any] | None, name: str, goal: float) -> None:
@@ -213,6 +215,17 @@ class Bench:
         for attack, both in hostile.routes(BINARY, self.folder, cpus, self.runs).items():
             for what, sample in zip(("learnt", "withdrawn"), both, strict=True):
                 self.row(f"routes {what}: {attack}", sample, "x", GOALS["hostile peer"])
+        for attack, sample in hostile.meanwhile(BINARY, self.folder, cpus, self.runs).items():
+            self.row(f"six tables, meanwhile: {attack}", sample, "x", GOALS["hostile meanwhile"])
+        swept = hostile.sweeps_ms(BINARY, self.folder, cpus, self.runs)
+        self.row("a request while another's table is swept", swept, "ms", GOALS["sweep"])
+
+    def rights(self) -> None:
+        """What a packet costs an engine that gave its rights up, over one that keeps them."""
+        given = kept.given_up(BINARY, self.folder, self.cpus[1], self.runs, self.seconds)
+        for mode, cost, over in given:
+            self.row(f"l2fwd and tester, {mode}", cost, "ns")
+            self.row(f"rights given up / kept, {mode}", over, "x", GOALS["rights"])
 
     def nfs(self) -> None:
         """Each function alone, then a multi-feature VNF of four, by the number of flows: all known
@@ -270,6 +283,7 @@ def main() -> int:
         "busy": Bench.busy,
         "neighbour": Bench.neighbour,
         "hostile": Bench.hostile,
+        "rights": Bench.rights,
         "watched": Bench.watched,
     }
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)

@@ -39,6 +39,9 @@ class Load:
             total += after - before
         return total
 
+    def packets(self, segment: str) -> int:
+        return self._sum(segment, "in")
+
     def wall_cycles(self, segment: str) -> float:
         """TSC cycles of the lcore per packet, when it did nothing else but this segment."""
         return float(self.after["tsc"] - self.before["tsc"]) / self._sum(segment, "in")

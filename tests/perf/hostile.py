@@ -3,7 +3,7 @@
 VNF that behaves: in turns, by packets in the lcore's own CPU time. And how long a VNF's routes take
 to be learnt beside a routing peer that attacks, over what they take beside none.
 
-On its own: `python -m perf.hostile links|routes [--turns N]`, in tests/.
+On its own: `python -m perf.hostile links|routes|meanwhile|sweeps [--turns N]`, in tests/.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import argparse
 import contextlib
 import multiprocessing
 import os
+import socket
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +31,7 @@ LOAD_PPS = 200_000  # to the VNF; the neighbour has all that the lcore can do be
 WARM_S = 0.1
 ROUTES, TABLES = 500_000, 3  # a table of a tenth of a second, so often at once
 STEADY_S = 5.0  # of an attack, before: who has sent much lately comes last
+BEGUN_S = 0.5  # of tables, before an attack begins
 FORK = multiprocessing.get_context("fork")
 
 
@@ -61,7 +64,7 @@ def _behaves(path: Path, cpu: int, what: Callable[[Peer, float], None], until: f
             what(peer, until)
 
 
-def _seconds(pid: int) -> float:
+def seconds_of(pid: int) -> float:
     """That the lcore had its CPU."""
     [worker] = [
         task for task in Path(f"/proc/{pid}/task").iterdir()
@@ -87,9 +90,9 @@ def _rate(
     vnf = FORK.Process(target=_behaves, args=(path, cpu, what, until))
     vnf.start()
     time.sleep(WARM_S)
-    before, began = _received(engine), _seconds(engine.process.pid)
+    before, began = _received(engine), seconds_of(engine.process.pid)
     time.sleep(seconds)
-    after, ended = _received(engine), _seconds(engine.process.pid)
+    after, ended = _received(engine), seconds_of(engine.process.pid)
     vnf.join(1)
     vnf.kill()
     vnf.join()
@@ -146,9 +149,60 @@ def routes(
     return {name: (Sample(tuple(a)), Sample(tuple(b))) for name, (a, b) in found.items()}
 
 
+def _announces(port: int, tables: int) -> float:
+    """How long a peer takes to announce and to withdraw so many, one after the other."""
+    put, away = route_attacks.table(1, ROUTES)
+    began = time.monotonic()
+    with socket.create_connection(("127.0.0.1", port)) as peer:
+        for _ in range(tables):
+            peer.sendall(put)
+            peer.sendall(away)
+        peer.shutdown(socket.SHUT_WR)
+        peer.settimeout(route_attacks.PATIENCE_S)
+        with contextlib.suppress(ConnectionError):
+            assert not peer.recv(1)  # all was taken in, and the connection ended
+    return time.monotonic() - began
+
+
+def _attacked_meanwhile(port: int, other: int, attack: route_attacks.Attack) -> float:
+    took: list[float] = []
+    table = threading.Thread(target=lambda: took.append(_announces(other, 2 * TABLES)))
+    table.start()
+    time.sleep(BEGUN_S)
+    with route_attacks.attacked(port, attack):
+        table.join()
+    return took[0]
+
+
+def meanwhile(binary: Path, folder: Path, cpus: list[int], turns: int) -> dict[str, Sample]:
+    """By attack: how long tables take beside an attack that begins while they are sent, over alone.
+    Two that both send all the time have half of the thread each, so 2 is what is fair."""
+    found: dict[str, list[float]] = {}
+    for attack in route_attacks.ATTACKS:
+        ports = route_attacks.free_ports(2)
+        with Engine(binary, route_attacks.plan(cpus[0], ports), folder) as engine:
+            boost(engine.process.pid)
+            for _ in range(turns):
+                alone = _announces(ports[1], 2 * TABLES)
+                beside = _attacked_meanwhile(ports[0], ports[1], attack)
+                found.setdefault(attack.__name__, []).append(beside / alone)
+    return {name: Sample(tuple(values)) for name, values in found.items()}
+
+
+def sweeps_ms(binary: Path, folder: Path, cpus: list[int], turns: int) -> Sample:
+    """The longest that a request waits while a table is swept that another VNF's peer left."""
+    ports = route_attacks.free_ports(2)
+    with Engine(binary, route_attacks.plan(cpus[0], ports, 0), folder) as engine:
+        boost(engine.process.pid)
+        longest = [
+            1e3 * route_attacks.longest_answer_s(engine, ports[0], ROUTES) for _ in range(turns)
+        ]
+    return Sample(tuple(longest))
+
+
 if __name__ == "__main__":
     asked = argparse.ArgumentParser(prog="perf.hostile", description=__doc__)
-    asked.add_argument("what", choices=["links", "routes"])
+    asked.add_argument("what", choices=["links", "routes", "meanwhile", "sweeps"])
     asked.add_argument("--turns", type=int, default=5)
     asked.add_argument("--seconds", type=float, default=0.4)
     given = asked.parse_args()
@@ -157,6 +211,10 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as made:
         if given.what == "links":
             rows = slower(binary, Path(made), free_cpus(), given.turns, given.seconds)
+        elif given.what == "meanwhile":
+            rows = meanwhile(binary, Path(made), free_cpus(), given.turns)
+        elif given.what == "sweeps":
+            rows = {"ms": sweeps_ms(binary, Path(made), free_cpus(), given.turns)}
         else:
             both = routes(binary, Path(made), free_cpus(), given.turns)
             known = {f"{name}, known": one[0] for name, one in both.items()}

@@ -24,11 +24,14 @@ class Sample:
 
     @property
     def spread(self) -> str:
-        """Quartiles, as text."""
+        return self.quartiles()
+
+    def quartiles(self, digits: int = 1) -> str:
+        """As text."""
         if len(self.values) < 3:
             return "–"
         first, _, third = quantiles(self.values, n=4)
-        return f"{first:.1f}-{third:.1f}"
+        return f"{first:.{digits}f}-{third:.{digits}f}"
 
 
 def within(values: Sequence[float], share: float) -> set[int]:
