@@ -78,6 +78,6 @@ def _moved(trials: Sequence[Trial]) -> str | None:
         "The hypervisor moved lcores to other cores meanwhile, and what passes between them cost "
         f"otherwise: a cache line that another lcore wrote took {significant(usual)} TSC cycles in "
         f"{same} of {plural(len(known), 'trial')}{states}; it changed {plural(changed, 'time')} "
-        "at least. Capacities are of slices of the commonest state; searches and fixed loads ran "
-        "as it came."
+        "at least. Capacities are of slices of the commonest state; trials that ran mostly in "
+        "another were made again, a few times at most."
     )

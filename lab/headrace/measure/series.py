@@ -26,6 +26,10 @@ from headrace.spec.measure import LoadShare
 # at most so often per search, as on a machine where it always happens that would never end.
 # Before it is, what disturbed it is waited for.
 RETRIES = 6
+# What ran while a hypervisor had the lcores elsewhere than in most of the run is of another machine
+# (model/lines_between.py), and done again, too: so often per search, and per load.
+RETRIES_ELSEWHERE = 6
+RETRIES_OF_LOAD = 3
 EXPLAINED = 2.0  # times the packets that were due while something held the lcores
 LOOK_S = 0.3
 LEFT_ALONE = 0.97  # of the slices of a look
@@ -41,6 +45,7 @@ class Book(Protocol):
     results: list[Result]
 
     def capacity(self, point: Point, offer: Offer, repetition: int) -> Capacity | None: ...
+    def ran_elsewhere(self) -> bool: ...
 
     def trial(
         self,
@@ -70,6 +75,7 @@ class TrialSeries:
         self._warmup_s = study.warmup
         self._by_number: dict[int, list[Trial]] = {}
         self._retries, self._repetition, self._paused_s = RETRIES, 0, 0.0
+        self._retries_elsewhere = RETRIES_ELSEWHERE
 
     def saturate(self) -> None:
         """One trial at as many packets as its lcores can take, for what they can carry; again, and
@@ -143,9 +149,18 @@ class TrialSeries:
         self._by_number[trials[-1].trial] = trials
         return trials
 
+    def _usual_trial(self, load_pps: float, phase: Phase) -> list[Trial]:
+        """With lcores where they are in most of the run, or the last of some tries."""
+        trials = self._trial(load_pps, self._measure.trial, phase)
+        for _ in range(RETRIES_OF_LOAD):
+            if not self._book.ran_elsewhere():
+                break
+            trials = self._trial(load_pps, self._measure.trial, phase)
+        return trials
+
     def _maximum(self) -> None:
         self._book.progress.status("maximum rate")
-        trials = self._trial(0, self._measure.trial, "max")
+        trials = self._usual_trial(0, "max")
         last = trials[-1]
         whose = of_maximum if self._offer.paced else lambda one: one.audit
         self._book.keep(
@@ -158,7 +173,7 @@ class TrialSeries:
 
     def _fixed(self, load: float, share: str | None = None) -> None:
         self._book.progress.status(f"at {rate(load)}")
-        trials = self._trial(load, self._measure.trial, "fixed")
+        trials = self._usual_trial(load, "fixed")
         self._book.keep(
             [result(t, "fixed", load_share=share, capacity=self._capacity()) for t in trials]
         )
@@ -181,6 +196,7 @@ class TrialSeries:
     def _search(self, limits: Limits) -> None:
         began, first = time.monotonic(), self._book.trials
         self._retries, self._paused_s = RETRIES, 0.0
+        self._retries_elsewhere = RETRIES_ELSEWHERE
         from headrace.measure.search import search  # its library takes half a second to load
 
         goals = search(
@@ -210,11 +226,20 @@ class TrialSeries:
 
     def _outcome(self, load_pps: float, seconds: float) -> Outcome:
         total = self._trial(load_pps, seconds, "search")[-1]
-        while _disturbed(total) and self._retries > 0:
-            self._retries -= 1
-            self._pause()
+        while self._again(total):
             total = self._trial(load_pps, seconds, "search")[-1]
         return Outcome(total.trial, total.intended, total.sent, total.lost, _disturbed(total))
+
+    def _again(self, total: Trial) -> bool:
+        """Whether this trial is to be done again; what disturbed it is waited for."""
+        if _disturbed(total) and self._retries > 0:
+            self._retries -= 1
+            self._pause()
+            return True
+        if self._book.ran_elsewhere() and self._retries_elsewhere > 0:
+            self._retries_elsewhere -= 1
+            return True
+        return False
 
     def _pause(self) -> None:
         """Until what disturbed a trial has passed: it would disturb the next one, too."""

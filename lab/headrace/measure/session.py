@@ -192,6 +192,10 @@ class Session:
         starts = self._starts.of(point, offer, (0, repetition))
         return capacity(starts, self._starts.lines()) or capacity(starts)
 
+    def ran_elsewhere(self) -> bool:
+        """Whether a hypervisor had the last trial's lcores elsewhere than in most of the run."""
+        return not self._starts.last_trial_counts()
+
     def _point(
         self, point: Point, repetitions: range, after_searches: bool, each_trial: bool
     ) -> None:

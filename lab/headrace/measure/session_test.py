@@ -271,6 +271,28 @@ def test_a_start_with_lcores_elsewhere_is_made_again(home: Path) -> None:
     assert ", 78.5 in 4 trials; it changed 3 times at least" in cautions
 
 
+def test_trials_with_lcores_elsewhere_are_made_again(home: Path) -> None:
+    """Loads up to three times more, a search's trials six times in all; the last one counts."""
+    loads = {"loads": [1000, 2000, 3000]}
+    lines = [78.0, 79.0, 344.0, 345.0, 78.0]
+    (home / "loads").mkdir()
+    done = run(home / "loads", [Fake("a", [], loads, lines=lines)])
+    rows = Bundle(done.bundle).results()
+    assert [(one.load_pps, one.trial) for one in rows] == [(1000, 1), (2000, 2), (3000, 5)]
+    (home / "never").mkdir()
+    done = run(home / "never", [Fake("a", [], loads, lines=[78.0] * 2 + [344.0] * 40)])
+    # After four of 344 cycles these are the commonest, and count.
+    assert [one.trial for one in Bundle(done.bundle).results()] == [1, 2, 5]
+    tried = {}
+    for name, lines in (("calm", []), ("moved", [78.0, 79.0, 344.0, 78.0, 344.0, 342.0])):
+        (home / name).mkdir()
+        done = run(home / name, [Fake("a", [], SEARCH, lines=lines + [80.0] * 40)])
+        [row] = Bundle(done.bundle).results()
+        assert row.bounds is not None
+        tried[name] = row.bounds.trials
+    assert tried["moved"] == tried["calm"] + 3
+
+
 def test_a_costly_deployment_is_made_once(home: Path) -> None:
     log: list[str] = []
     points = [Fake("a", log, repetitions=2), Fake("b", log, repetitions=2)]

@@ -41,6 +41,8 @@ class Starts:
 
     def __init__(self) -> None:
         self._begun = 0
+        self._last: Sequence[Sliced] = ()  # of the last trial that counts
+        self._lines: dict[Way, float] | None = None  # of all that is kept; None: to be found
         self._kept: dict[tuple[str, str, str, int], dict[int, list[Sliced]]] = {}
 
     def begin(self) -> None:
@@ -51,6 +53,7 @@ class Starts:
         kept = starts.setdefault(self._begun, [])
         kept += slices
         del kept[:-KEPT]
+        self._last, self._lines = slices, None
 
     def of(self, point: Point, offer: Offer, repetitions: Sequence[int]) -> list[list[Sliced]]:
         """Those of each of its starts."""
@@ -66,18 +69,27 @@ class Starts:
         is compared is of one state of the machine."""
         from headrace.model.undisturbed import usual_lines  # numpy: not for a check
 
-        every = (
-            one for starts in self._kept.values() for start in starts.values() for one in start
-        )
-        return usual_lines(every)
+        if self._lines is None:
+            every = (
+                one for starts in self._kept.values() for start in starts.values() for one in start
+            )
+            self._lines = usual_lines(every)
+        return self._lines
 
     def last_counts(self) -> bool:
         """Whether the lcores were mostly where they usually are while the last start ran."""
+        last = [one for starts in self._kept.values() for one in starts.get(self._begun, ())]
+        return self._mostly_usual(last)
+
+    def last_trial_counts(self) -> bool:
+        """The same of the last trial that was not for warming up."""
+        return self._mostly_usual(self._last)
+
+    def _mostly_usual(self, slices: Sequence[Sliced]) -> bool:
         from headrace.model.undisturbed import of_usual_state
 
         lines = self.lines()
-        last = [one for starts in self._kept.values() for one in starts.get(self._begun, ())]
-        return not last or fmean(of_usual_state(one, lines) for one in last) >= MOSTLY
+        return not slices or fmean(of_usual_state(one, lines) for one in slices) >= MOSTLY
 
 
 def _key(point: Point, offer: Offer, repetition: int) -> tuple[str, str, str, int]:
