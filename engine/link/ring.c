@@ -128,12 +128,17 @@ static json_t *ring_stats(struct link *l)
 {
 	const struct ring_conf *c = l->conf;
 	struct ring_state *s = l->state;
+	json_t *each = json_array();
 	json_int_t used = 0;
 
-	for (unsigned int i = 0; i < s->n; i++)
-		used += rte_ring_count(s->rings[i]);
-	return json_pack("{s:I, s:i, s:I}", "size", (json_int_t)c->size, "rings", (int)s->n, "used",
-			 used);
+	for (unsigned int i = 0; i < s->n; i++) {
+		json_int_t one = rte_ring_count(s->rings[i]);
+
+		json_array_append_new(each, json_integer(one));
+		used += one;
+	}
+	return json_pack("{s:I, s:i, s:I, s:o}", "size", (json_int_t)c->size, "rings", (int)s->n, "used",
+			 used, "used_each", each);
 }
 
 static const struct link_ops ring_ops = {

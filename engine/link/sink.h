@@ -49,7 +49,7 @@ struct tally {
 #define SINK_SLICE_HZ 100
 #define SINK_SLICES 2048 /* of a writer are kept: 20 s */
 
-/* The delays of packets that came within 10 ms, between two TSCs. */
+/* The delays of packets that came within 10 ms of the grid that the first packet began, between two TSCs. */
 struct sink_slice {
 	uint64_t begin, end;
 	uint32_t packets, p50_ns, p99_ns, max_ns; /* the latter at most UINT32_MAX */

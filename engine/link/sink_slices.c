@@ -18,13 +18,15 @@ void sink_slice_over(struct sink_trial *t, uint64_t now)
 				 .end = t->last_tsc,
 				 .packets = narrow(h->count),
 				 .max_ns = narrow(h->max)};
-	uint64_t n = atomic_load_explicit(&s->n, memory_order_relaxed), values[RTE_DIM(shares)];
+	uint64_t n = atomic_load_explicit(&s->n, memory_order_relaxed), values[RTE_DIM(shares)],
+		 step = rte_get_tsc_hz() / SINK_SLICE_HZ;
 
 	hist_move(&t->latency, h, shares, values, RTE_DIM(shares));
 	one.p50_ns = narrow(values[0]);
 	one.p99_ns = narrow(values[1]);
 	s->begin = now;
-	s->next = now + rte_get_tsc_hz() / SINK_SLICE_HZ;
+	/* On a grid from the first packet on: whoever looks on knows when each is over. */
+	s->next = s->next ? s->next + ((now - s->next) / step + 1) * step : now + step;
 	if (!one.packets) /* before the first, or none of them told when it was sent */
 		return;
 	s->ring[n % SINK_SLICES] = one;

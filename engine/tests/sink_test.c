@@ -269,6 +269,31 @@ static void test_slices(void **state)
 	rig_close(&r);
 }
 
+/* Bursts at 0, 25 and 32 ms lie in three slices, of a grid that the first packet began: the second is from
+ * 20 to 30 ms, wherever its own first packet was. */
+static void test_slices_are_on_a_grid(void **state)
+{
+	static const unsigned int pauses_ms[] = {25, 7, 0};
+	uint64_t began = rte_rdtsc();
+	uint32_t number = 0;
+	struct rig r;
+	json_t *found, *list;
+
+	(void)state;
+	rig_open(&r, 1, "{}");
+	for (unsigned int i = 0; i < 3; i++) {
+		for (unsigned int n = 0; n < 10; n++)
+			give(&r, delayed(0, number++, FRAME, 1000));
+		rte_delay_ms(pauses_ms[i]);
+	}
+	found = r.link.ops->measures->slices(&r.link, began, UINT64_MAX);
+	list = json_array_get(json_object_get(found, "queues"), 0);
+	assert_int_equal(json_array_size(list), 2);
+	assert_int_equal(cell(list, 1, 2), 10);
+	json_decref(found);
+	rig_close(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -276,6 +301,7 @@ int main(void)
 		cmocka_unit_test(test_full_memory_is_said),
 		cmocka_unit_test(test_what_functions_made_is_apart),
 		cmocka_unit_test(test_slices),
+		cmocka_unit_test(test_slices_are_on_a_grid),
 	};
 
 	if (test_eal_start("256") < 0)

@@ -85,12 +85,13 @@ class SinkCounts(Counts):
 
 
 class RingCounts(Counts):
-    momentary = frozenset({"size", "rings", "used"})
+    momentary = frozenset({"size", "rings", "used", "used_each"})
 
     type: Literal["ring"]
     size: int
     rings: int
     used: int
+    used_each: tuple[int, ...] = ()  # of the ring of each reading replica
     full: int = 0
 
 

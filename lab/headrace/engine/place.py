@@ -45,6 +45,7 @@ class Placement:
     notes: tuple[str, ...]
     others: tuple[int, ...] = ()  # lcores of programs that are not the engine's
     spare: tuple[int, ...] = ()  # that elastic segments may be given
+    room: tuple[int, ...] = ()  # all that a replica of an elastic segment may be on, in this order
 
     @property
     def cpus(self) -> set[int]:
@@ -130,7 +131,14 @@ def _elastic(placed: Placement, experiment: Experiment, chain: Sequence[int]) ->
     named = f"lcores {', '.join(map(str, spare))}" if spare else "none"
     note = f"elastic: each segment may have {most} replicas; spare for them: {named}"
     segments = tuple(replace(one, elastic=most) for one in placed.segments)
-    return replace(placed, segments=segments, spare=spare, notes=(*placed.notes, note))
+    own = (cpu for one in placed.segments for cpu in one.cpus)
+    return replace(
+        placed,
+        segments=segments,
+        spare=spare,
+        room=tuple(dict.fromkeys((*own, *chain))),
+        notes=(*placed.notes, note),
+    )
 
 
 def _as_told(

@@ -69,7 +69,7 @@ class StartedLoad:
     ) -> None:
         self._engine, self._ways = engine, ways
         self._load_pps, self._duration_s, self._drain_s = load_pps, duration_s, drain_s
-        self._before, self._read_at = _when_empty(engine), time.monotonic()
+        self._before, self._read_at = when_empty(engine), time.monotonic()
         with contextlib.ExitStack() as shield:
             shield.enter_context(engine.measuring())
             self._vnfs_as = engine.scheduled_beside()
@@ -94,7 +94,7 @@ class StartedLoad:
             if self._vnfs_as and (meanwhile := self._engine.scheduled_beside()):
                 self._vnfs_waited = kept_waiting(self._vnfs_as, meanwhile, _alone(before))
             time.sleep(self._drain_s)
-            self._after = _when_empty(self._engine)
+            self._after = when_empty(self._engine)
             self._read_s = time.monotonic() - self._read_at
         until = self._start_tsc + round(self._duration_s * before.tsc_hz)
         self._slices = slices_of(self._engine, self._start_tsc, until)
@@ -139,7 +139,7 @@ def _alone(read: EngineCounts) -> list[int]:
     return [cpu for cpu, worker in read.workers.items() if len(worker.segments) == 1]
 
 
-def _when_empty(engine: RunningEngine) -> EngineCounts:
+def when_empty(engine: RunningEngine) -> EngineCounts:
     """Counters once nothing of a trial is on its way any more: a slow function takes longer for a
     full ring than any drain time, and a burst inside it would count as out, but not as in."""
     deadline = time.monotonic() + _EMPTY_S

@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from headrace.collect.collector import Targets, WatchedProcess
 from headrace.engine.counters import side_name
@@ -44,6 +45,9 @@ from headrace.spec.document import Document
 from headrace.spec.measure import ASKED, Measure
 from headrace.spec.study import Experiment, Study
 from headrace.spec.workload import Pcap
+
+if TYPE_CHECKING:
+    from headrace.ground.operable import Operable
 
 
 @dataclass(frozen=True)
@@ -281,6 +285,11 @@ class DeployedEngine(TrialsOnly):
     def looking(self) -> Looking | None:
         return EngineLook(self.engine, self.ways, self.plan)
 
+    def operable(self) -> Operable | None:
+        from headrace.ground.elastic_engine import operable_of  # numpy: not for a start
+
+        return operable_of(self)
+
     def left_alone(self, seconds: float) -> float | None:
         with self.engine.measuring():
             since = self.engine.read().tsc
@@ -301,6 +310,10 @@ def inline_point(
     """`adapt` may change the chain's plan."""
     doc, description = check.doc, check.description
     placement = place(experiment, doc, available)
+    if experiment.study.measure.operate is not None:
+        from headrace.ground.operated_check import check_operated_engine  # numpy
+
+        check_operated_engine(experiment, doc, placement)
     engine = engine_of(experiment)
     plan = adapt(compile_plan(experiment, placement, description, doc, engine))
     direct = direct_plan(experiment, placement, description, doc, engine)

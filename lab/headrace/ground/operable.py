@@ -4,12 +4,14 @@ changed. What it decides by is a model of the same deployment, which may be wron
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from headrace.record.identity import Origin
 
 Numbers = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -80,14 +82,17 @@ class Plant(Protocol):
 
 @dataclass(frozen=True)
 class Totals:
-    """Packets since the beginning: offered = done + dropped + queued. `unsent`: of the load, those
-    that the tester cannot make."""
+    """Packets since the beginning: offered = done + dropped + by_policy + queued. `unsent`: of the
+    load, those that the tester cannot make. `drops`: of `dropped`, by place and reason;
+    `by_policy`: those that functions dropped as they were told to."""
 
     offered: int
     done: int
     dropped: int
     queued: int
     unsent: int
+    drops: Mapping[str, int] = field(default_factory=dict)
+    by_policy: int = 0
 
 
 class ElasticModel(Protocol):
@@ -128,6 +133,15 @@ class Foresight:
         ends = np.interp([begin_s, end_s], self.seconds, self.pps)
         return float(max(ends.max(), self.pps[inside].max(initial=0.0)))
 
+    def mean(self, begin_s: float, end_s: float) -> float:
+        """The mean of that time; what is behind the end of the run is as its end."""
+        inside = (self.seconds > begin_s) & (self.seconds < end_s)
+        at = np.concatenate([[begin_s], self.seconds[inside], [end_s]])
+        ends = np.nextafter([begin_s, end_s], [end_s, begin_s])  # steps are no part of the time
+        first, last = np.interp(ends, self.seconds, self.pps)
+        rates = np.concatenate([[first], self.pps[inside], [last]])
+        return float(np.trapezoid(rates, at)) / (end_s - begin_s)
+
     @property
     def peak(self) -> float:
         return float(self.pps.max())
@@ -144,5 +158,9 @@ class Operable(Protocol):
     def frame_bytes(self) -> float: ...
     @property
     def labels(self) -> Sequence[str]: ...
+    @property
+    def origin(self) -> Origin:
+        """Where its figures come from."""
+
     def plant(self, lcores: int, repetition: int) -> Plant:
         """At its beginning, with so many lcores. All plants of a repetition have the same load."""

@@ -274,10 +274,12 @@ class Study(Spec):
                 raise ValueError(
                     f"{at}: belongs to `measure: {{operate: ...}}`, which has no other"
                 )
-        if operated and (self.ground is None or self.ground.simulated is None):
+        simulated = self.ground is not None and self.ground.simulated is not None
+        here = self.ground is None and self.testbed is None and not self.servers
+        if operated and not (simulated or (here and self.deployment.hosting.kind == "inline")):
             raise ValueError(
-                "measure.operate: on a described server only; allowed: with "
-                "`ground: {simulated: {server: ...}}`, or --on SERVER"
+                "measure.operate: in one engine on this machine, or on a described server "
+                "(`ground: {simulated: {server: ...}}`, or --on SERVER) only"
             )
         return self
 

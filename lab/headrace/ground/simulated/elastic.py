@@ -23,6 +23,7 @@ from headrace.ground.simulated.elastic_model import PricedElastic
 from headrace.ground.simulated.priced_layout import PricedLayout
 from headrace.ground.simulated.queueing import WIRE, delays_ns
 from headrace.layout.buckets import TICK_S, BucketCounts, BucketedLcores, BucketLoad
+from headrace.record.identity import Origin
 from headrace.spec.operate import Operate
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class SimulatedOperable:
     frame_bytes: float
     room: int
     labels: Sequence[str]
+    origin: Origin = "predicted"
 
     def plant(self, lcores: int, repetition: int) -> SimulatedPlant:
         return SimulatedPlant(self, lcores, self.asked.seed + repetition - 1)
@@ -161,4 +163,5 @@ class SimulatedPlant:
         future, most = self.of.future, self.of.offered.peak
         over = np.maximum(0.0, np.interp(ends, future.seconds, future.pps) - most)
         unsent = round(float(np.trapezoid(over, ends)))
-        return Totals(offered, done, dropped, self._lcores.queued, unsent)
+        drops = {"wire-forward/full": dropped} if dropped else {}
+        return Totals(offered, done, dropped, self._lcores.queued, unsent, drops)

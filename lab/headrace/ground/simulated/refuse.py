@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.engine.place import Placement
-from headrace.ground.load_curve import load_of
+from headrace.ground.operated_check import check_operable
 from headrace.ground.simulated.entries import ranks
 from headrace.layout.latency import BURST
 from headrace.spec.deployment import Deployment
@@ -30,25 +30,13 @@ def check_covered(
 
 def check_operated(experiment: Experiment, doc: Document, placement: Placement) -> None:
     """BadInput for what has no lcores that could be added or removed one by one."""
-    deployment = experiment.study.deployment
-    if len(placement.segments) > 1:
-        raise doc.error(
-            ("deployment", "execution"),
-            f"cannot operate: {experiment.execution.name}; covered: rtc, one segment",
-        )
+    check_operable(experiment, doc, placement)
     [segment] = placement.segments
     if traffics := {placement.generator, placement.sink} & set(segment.cpus):
         raise doc.error(
             ("deployment", "lcores"),
             f"cannot operate: lcore {min(traffics)} has traffic and chain; covered: lcores apart",
         )
-    for key, given, covered in (
-        ("steer", deployment.steer, "hash"), ("wire_on_full", deployment.wire_on_full, "drop"),
-    ):  # fmt: skip
-        if given != covered:
-            raise doc.error(("deployment", key), f"cannot operate: {given}; covered: {covered}")
-    if (direction := experiment.workload.direction) != "forward":
-        raise doc.error(("workload", "direction"), f"cannot operate: {direction}; covered: forward")
     if ranks(experiment) is not None:
         raise doc.error(
             ("workload", "flows", "order"), "cannot operate: zipf; covered: round-robin, random"
@@ -58,14 +46,6 @@ def check_operated(experiment: Experiment, doc: Document, placement: Placement) 
             raise doc.error(
                 path[:-1], f"cannot operate: {node.name} has branches; covered: chains without"
             )
-    asked, seconds = experiment.study.measure.operate, load_of(experiment, doc).seconds[-1]
-    assert asked is not None  # who calls has asked
-    if seconds < 2 * asked.interval:
-        raise doc.error(
-            ("workload", "load"),
-            f"cannot operate: lasts {seconds:g} s; covered: two intervals of {asked.interval:g} s, "
-            "or more",
-        )
 
 
 def _problems(

@@ -50,7 +50,7 @@ def operate(
 ) -> OperateRun:  # fmt: skip
     policy = policy_of(name, operable, asked)
     plant = operable.plant(policy.begin(), repetition)
-    tally = _Tally(asked.slo, float(operable.future.seconds[-1]))
+    tally = Tally(asked.slo, float(operable.future.seconds[-1]), asked.interval)
     told = 0.0
     while not plant.ended:
         seen = plant.read()
@@ -66,7 +66,7 @@ def operate(
 
 
 def _run(
-    tally: _Tally, plant: Plant, policy: Policy, name: str, operable: Operable, asked: Operate
+    tally: Tally, plant: Plant, policy: Policy, name: str, operable: Operable, asked: Operate
 ) -> OperateRun:
     totals = plant.totals()
     operated = Operated(
@@ -100,12 +100,13 @@ def _drained(seen: PlantTelemetry) -> bool:
 
 
 @dataclass
-class _Tally:
+class Tally:
     """What is counted of a run. A step is settled in the first interval without moves, and without
     packets that wait since before; what came of it is seen in the one behind that."""
 
     slo: Slo
     planned_s: float
+    interval_s: float
     seconds: float = 0.0
     windows: int = 0
     broken: int = 0
@@ -124,10 +125,12 @@ class _Tally:
         late = seen.p99_s > self.slo.p99
         lossy = seen.dropped > self.slo.loss * seen.offered
         if seen.offered:
-            self.windows += 1
-            self.broken_p99 += late
-            self.broken_loss += lossy
-            self.broken += late or lossy
+            # A plant that was changed meanwhile is looked at later: that is several windows.
+            windows = max(1, round(seen.seconds / self.interval_s))
+            self.windows += windows
+            self.broken_p99 += windows * late
+            self.broken_loss += windows * lossy
+            self.broken += windows * (late or lossy)
         self._stretch.append((seen, bool(seen.offered) and (late or lossy)))
         if len(self._stretch) * seen.seconds >= self.planned_s / COURSE_POINTS:
             self._close()

@@ -12,7 +12,8 @@ import pytest
 from headrace.ground.operable import Assignment, Foresight, Numbers, PlantTelemetry, Totals
 from headrace.layout.buckets import TICK_S, BucketedLcores, BucketLoad
 from headrace.measure.operate.evened import chosen, even, most_share
-from headrace.measure.operate.loop import OperateRun, operate
+from headrace.measure.operate.loop import OperateRun, Tally, operate
+from headrace.record.identity import Origin
 from headrace.spec.operate import Operate, PolicyName, Slo, StepCosts
 
 CARRIES, BUCKETS = 1e6, 64
@@ -89,6 +90,7 @@ class RoundOperable:
     dearer: float = 1.0
     frame_bytes: float = 64.0
     labels: tuple[str, ...] = ()
+    origin: Origin = "predicted"
 
     def plant(self, lcores: int, repetition: int) -> RoundPlant:
         load = BucketLoad(np.full(BUCKETS, 1 / BUCKETS), np.full(BUCKETS, 10e-6))
@@ -196,6 +198,19 @@ def test_an_slo_that_nothing_keeps_is_said_to_be_so(peak: float, alone_s: float,
         text = run(policy, future, model=model).log.operated.unkeepable
         assert text is not None and why in text
     assert run("static", STEP).log.operated.unkeepable is None
+
+
+def test_a_late_look_is_several_windows() -> None:
+    """After a change that held everybody up for 30 ms: three windows, all of them broken."""
+    tally = Tally(Slo.model_validate(SLO), planned_s=1.0, interval_s=0.01)
+    lcores = np.zeros(1, np.int64)
+    for seconds, p99 in ((0.01, 1e-4), (0.03, 2e-3), (0.0104, 1e-4)):
+        seen = PlantTelemetry(
+            0.0, seconds, 10, 0, p99, lcores, lcores, np.zeros(1), np.ones(1), lcores,
+            np.ones(1, bool), 0, True,
+        )  # fmt: skip
+        tally.interval(seen)
+    assert (tally.windows, tally.broken, tally.broken_p99, tally.broken_loss) == (5, 3, 3, 0)
 
 
 def test_buckets_are_spread_with_few_moves() -> None:

@@ -31,7 +31,7 @@ def trial_of(
         started_at=started_at,
         intended_duration_s=seconds,
         audit=audit(_facts(run)),
-        ground="predicted",
+        ground=operable.origin,
         load_pps=intended / seconds,
         throughput_pps=done,
         throughput_gbps_l1=gbps(done, frame, layer=1),
@@ -46,7 +46,8 @@ def trial_of(
         sent=totals.offered,
         received=totals.done,
         lost=totals.dropped,
-        drops={"wire-forward/full": totals.dropped} if totals.dropped else {},
+        policy_dropped=totals.by_policy,
+        drops=dict(totals.drops),
         segments=point.segments,
         labels=tuple(operable.labels),
     )
@@ -54,7 +55,7 @@ def trial_of(
 
 def _facts(run: OperateRun) -> Facts:
     totals = run.totals
-    inside = totals.offered - totals.done - totals.dropped
+    inside = totals.offered - totals.done - totals.dropped - totals.by_policy
     text = f"Of {totals.offered} packets {totals.queued} were still inside at the end."
     told = Finding(
         check="conservation", ok=inside == totals.queued, value=inside, limit=totals.queued,

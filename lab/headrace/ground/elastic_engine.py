@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a chain in an elastic segment would do on more lcores or fewer, measured before it is asked
+to; and its runs, one for each policy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headrace.engine.counters import difference
+from headrace.engine.reading import Reading, run
+from headrace.errors import HeadraceError
+from headrace.ground.elastic_plant import ElasticEngine, EnginePlant
+from headrace.ground.lined_elastic import LinedElastic
+from headrace.ground.load_curve import load_of
+from headrace.ground.operable import Foresight, Numbers
+from headrace.record.counters import ReplicaReading
+from headrace.record.identity import Origin
+from headrace.record.latency import latency
+from headrace.record.text import rate
+from headrace.record.text import time as duration_text
+
+if TYPE_CHECKING:
+    from headrace.ground.inline import DeployedEngine
+
+_SATURATED_S, _AT_S, _DRAIN_S = 0.5, 0.3, 0.05
+_PARTS = (0.05, 0.2, 0.4, 0.6, 0.8, 0.95)  # of what one lcore carries
+
+
+@dataclass(frozen=True)
+class LcoreFigures:
+    """What one lcore does by itself; LinedElastic says of each what it is."""
+
+    carried_pps: float
+    tsc_hz: float
+    line: tuple[float, float]
+    delays_s: tuple[Numbers, Numbers, Numbers]
+
+
+@dataclass(frozen=True)
+class MeasuredElastic(LinedElastic):
+    """By trials with one lcore. `change_s`: what giving it another one, and half of the buckets,
+    took at half of its load."""
+
+    one: LcoreFigures
+    most: int
+    buckets: int
+    change_s: float
+
+    @property
+    def carried_pps(self) -> float:
+        return self.one.carried_pps
+
+    @property
+    def tsc_hz(self) -> float:
+        return self.one.tsc_hz
+
+    @property
+    def line(self) -> tuple[float, float]:
+        return self.one.line
+
+    @property
+    def delays_s(self) -> tuple[Numbers, Numbers, Numbers]:
+        return self.one.delays_s
+
+
+@dataclass(frozen=True)
+class EngineOperable:
+    of: ElasticEngine
+    future: Foresight
+    frame_bytes: float
+    labels: Sequence[str]
+    model: MeasuredElastic
+    origin: Origin = "measured"
+
+    def plant(self, lcores: int, repetition: int) -> EnginePlant:
+        """The state of flows is what the run before left: they are the same."""
+        spread(self.of, lcores)
+        return EnginePlant(self.of, self.future)
+
+
+def operable_of(deployed: DeployedEngine) -> EngineOperable:
+    """Measures first, for some seconds."""
+    experiment, placement = deployed.point.experiment, deployed.point.placement
+    [segment], most = placement.segments, experiment.execution.elastic
+    cpus = placement.room[:most]
+    begun = list(range(len(segment.cpus)))  # they are the first of these
+    of = ElasticEngine(
+        deployed.engine, deployed.plan, deployed.ways[0], cpus, deployed.point.policy, begun
+    )
+    with deployed.engine.measuring():
+        model = measured(of)
+    deployed.site.say(
+        f"  one lcore carries {rate(model.carried_pps)}; another one, with its share of the flows, "
+        f"is there after {duration_text(model.change_s * 1e9)}"
+    )
+    future = load_of(experiment, deployed.point.doc)
+    return EngineOperable(of, future, experiment.frame.mean_bytes, deployed.labels, model)
+
+
+def spread(of: ElasticEngine, lcores: int) -> None:
+    """The first of them, each with as many buckets."""
+    of.use(tuple(range(lcores)))
+    owners, _ = of.steered()
+    of.move(np.arange(len(owners), dtype=np.int64) % lcores)
+
+
+def measured(of: ElasticEngine) -> MeasuredElastic:
+    """Takes some seconds."""
+    spread(of, 1)
+    full = _trial(of, 0, _SATURATED_S)
+    lcore = _replica(of, full)
+    if not lcore.packets_in or not lcore.ops_cycles:
+        raise HeadraceError(f"{of.segment}: no packet came in {_SATURATED_S:g} s")
+    hz = full.after.tsc_hz
+    carried = hz * lcore.packets_in / lcore.ops_cycles
+    reads = [_trial(of, part * carried, _AT_S) for part in _PARTS]
+    polls = [_poll(_replica(of, one)) for one in (*reads, full)]
+    bursts, cycles = (np.array(column) for column in zip(*polls, strict=True))
+    delays = [latency(one.after.sink(of.way.sink).latency) for one in reads]
+    known = [(part, d.p50, d.p99) for part, d in zip(_PARTS, delays, strict=True) if d is not None]
+    if not known:
+        raise HeadraceError(f"{of.segment}: no packet told how long it took")
+    parts, p50, p99 = (np.array(column) for column in zip(*known, strict=True))
+    return MeasuredElastic(
+        LcoreFigures(carried, hz, _line(bursts, cycles), (parts, p50 * 1e-9, p99 * 1e-9)),
+        most=len(of.cpus),
+        buckets=len(of.steered()[0]),
+        change_s=_change_s(of, carried / 2),
+    )
+
+
+def _trial(of: ElasticEngine, load_pps: float, seconds: float) -> Reading:
+    return run(of.engine, (of.way,), load_pps, seconds, _DRAIN_S)
+
+
+def _replica(of: ElasticEngine, reading: Reading) -> ReplicaReading:
+    grown = difference(reading.before, reading.after, of.plan)
+    return next(one for one in grown.replicas if one.segment == of.segment)
+
+
+def _poll(one: ReplicaReading) -> tuple[float, float]:
+    """Packets and cycles of a poll that found some, in the mean."""
+    full = one.polls - one.idle_polls
+    return one.packets_in / full, one.ops_cycles / full
+
+
+def _line(bursts: Numbers, cycles: Numbers) -> tuple[float, float]:
+    """Cycles of a poll and of each packet; where short polls are no dearer for each of their
+    packets than long ones, polls cost nothing by themselves."""
+    each, fixed = np.polyfit(bursts, cycles, 1)
+    if fixed <= 0 or each <= 0:
+        return 0.0, float(cycles[-1] / bursts[-1])
+    return float(fixed), float(each)
+
+
+def _change_s(of: ElasticEngine, load_pps: float) -> float:
+    """What one lcore more takes; nothing where there is none."""
+    if len(of.cpus) < 2:
+        return 0.0
+    source = {"rate_pps": load_pps, "duration_s": 60.0}
+    of.engine.request("start", sources={of.way.source: source})
+    try:
+        time.sleep(_DRAIN_S)
+        began = time.monotonic()
+        spread(of, 2)
+        return time.monotonic() - began
+    finally:
+        of.engine.request("stop")
+        spread(of, 1)

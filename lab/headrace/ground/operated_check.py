@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `measure.operate` can be asked of, on whatever ground."""
+
+from __future__ import annotations
+
+from headrace.engine.place import Placement
+from headrace.ground.load_curve import load_of
+from headrace.spec.document import Document
+from headrace.spec.study import Experiment
+
+_WINDOW_S = 0.01  # the engine's (ground/elastic_plant.py)
+_BUCKETS = 256
+# Of keys that only a simulation asks for: what they say is measured where the chain runs.
+_SIMULATED = ("costs", "model_error", "seed")
+
+
+def check_operable(experiment: Experiment, doc: Document, placement: Placement) -> None:
+    """BadInput for what has no lcores that could be added or removed one by one."""
+    deployment = experiment.study.deployment
+    if len(placement.segments) != 1:
+        raise doc.error(
+            ("deployment", "execution"),
+            f"cannot operate: {experiment.execution.name}; covered: rtc, one segment",
+        )
+    for key, given, covered in (
+        ("steer", deployment.steer, "hash"), ("wire_on_full", deployment.wire_on_full, "drop"),
+    ):  # fmt: skip
+        if given != covered:
+            raise doc.error(("deployment", key), f"cannot operate: {given}; covered: {covered}")
+    if (direction := experiment.workload.direction) != "forward":
+        raise doc.error(("workload", "direction"), f"cannot operate: {direction}; covered: forward")
+    asked, seconds = experiment.study.measure.operate, load_of(experiment, doc).seconds[-1]
+    assert asked is not None  # who calls has asked
+    if seconds < 2 * asked.interval:
+        raise doc.error(
+            ("workload", "load"),
+            f"cannot operate: lasts {seconds:g} s; covered: two intervals of {asked.interval:g} s, "
+            "or more",
+        )
+
+
+def check_operated_engine(experiment: Experiment, doc: Document, placement: Placement) -> None:
+    """The same for an engine on this machine."""
+    check_operable(experiment, doc, placement)
+    if experiment.execution.elastic is None:
+        raise doc.error(
+            ("deployment", "execution"),
+            f"cannot operate: {experiment.execution.name}; allowed here: "
+            "{model: rtc, elastic: N}, or a described server (--on SERVER)",
+        )
+    lcores = placement.room[: experiment.execution.elastic]
+    if len(lcores) < 2:
+        raise doc.error(
+            ("deployment", "lcores"),
+            f"cannot operate: the chain has lcore {lcores[0]} only; allowed: two or more, as "
+            "`lcores: {chain: [...]}`, with `shared: true` also those of traffic",
+        )
+    asked = experiment.study.measure.operate
+    assert asked is not None  # who calls has asked
+    given = asked.model_fields_set
+    for key, value, covered in (
+        ("interval", asked.interval, _WINDOW_S), ("buckets", asked.buckets, _BUCKETS),
+    ):  # fmt: skip
+        if key in given and value != covered:
+            raise doc.error(
+                ("measure", "operate", key),
+                f"cannot operate: {value:g} on an engine; covered: {covered:g}",
+            )
+    for key in _SIMULATED:
+        if key in given:
+            raise doc.error(
+                ("measure", "operate", key),
+                "belongs to a described server; here it is measured; allowed: none",
+            )

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A load that changes on an engine of this machine: lcores come and go, and each packet is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from headrace.record.operate import operate_logs
+from support.lab import headrace
+
+STUDY = """
+name: grows
+chain:
+  - nat: {pool: [203.0.113.1, 203.0.113.2]}
+  - firewall: {default: permit}
+deployment:
+  execution: [{model: rtc, elastic: 2}]
+  lcores: {shared: true, traffic: [0], chain: [1, 0]}
+workload: {frame: 128, flows: 4096, load: [[0, 200k], [1 s, 100M], [2 s, 200k], [3 s, 200k]]}
+measure: {operate: {slo: {p99: 500 ms, loss: 0}, policy: [rsspp, static]}}
+"""
+
+
+def test_lcores_are_added_while_packets_come(engine_binary: Path, tmp_path: Path) -> None:
+    """RSS++ gives more than one lcore to what fills one. What is made is what came through, was
+    dropped by name, or is still inside: counted by source, sink and functions, each for itself."""
+    (tmp_path / "s.yaml").write_text(STUDY)
+    done = headrace("run", "s.yaml", "--json", "--out", "b", folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 0, done.stderr
+    grows, static = json.loads(done.stdout)["results"]
+    assert [row["goal"] for row in (grows, static)] == ["operate rsspp", "operate static"]
+    for row in (grows, static):
+        assert row["ground"] == "measured"
+        inside = row["operated"]["queued"]
+        assert row["sent"] == row["received"] + row["lost"] + row["policy_dropped"] + inside > 0
+        assert sum(row["drops"].values()) == row["lost"]
+        told = {finding["check"]: finding["ok"] for finding in row["audit"]["findings"]}
+        assert told["conservation"] is True
+        assert 250 <= row["operated"]["windows"] <= 320  # of 10 ms, in three seconds
+        assert row["operated"]["seconds"] == pytest.approx(3, rel=0.05)
+    assert grows["operated"]["most_lcores"] == 2 and grows["operated"]["moves"] >= 64
+    log = operate_logs(tmp_path / "b")[1]
+    assert (log.decisions[0].lcores_before, log.decisions[0].lcores_after) == (1, 2)
+    assert all(one.lcores == 2 for one in log.course if 1.5 <= one.at_s <= 1.9)
+    assert static["operated"]["steps"] == 0 and static["operated"]["mean_lcores"] == 2
+
+
+@pytest.mark.parallel
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("[{model: rtc, elastic: 2}]", "rtc", ["cannot operate: rtc", "elastic: N"]),
+        ("{model: rtc, elastic: 2}", "{model: pipeline, elastic: 2}", ["rtc, one segment"]),
+        ("chain: [1, 0]", "chain: [1]", ["deployment.lcores", "two or more"]),
+        ("{operate: {", "{operate: {buckets: 512, ", ["operate.buckets", "covered: 256"]),
+        ("{operate: {", "{operate: {interval: 20 ms, ", ["operate.interval", "covered: 0.01"]),
+        ("{operate: {", "{operate: {model_error: 0.2, ", ["operate.model_error", "measured"]),
+        ("deployment:\n", "deployment:\n  hosting: process\n", ["hosting"]),
+    ],
+)
+def test_what_cannot_be_operated_is_said_in_a_line(
+    engine_binary: Path, tmp_path: Path, old: str, new: str, words: list[str]
+) -> None:
+    assert old in STUDY
+    (tmp_path / "s.yaml").write_text(STUDY.replace(old, new, 1))
+    done = headrace("run", "--check", "s.yaml", folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 2, done.stdout
+    assert done.stderr.startswith("headrace: s.yaml") and done.stderr.count("\n") == 1
+    for word in words:
+        assert word in done.stderr
