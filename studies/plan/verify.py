@@ -16,7 +16,9 @@ brings nearer than 15 % to their predicted throughput are not judged.
 
 A machine that others share may change its pace between costs and verification; not all parts of a
 chain follow it alike, so no one factor corrects for that. Such a chain is measured again, whatever
-its errors were, up to --again times; what still moved then stays in, and is said.
+its errors were, up to --again times; what still moved then stays in, and is said. So is a chain
+whose costs, or layouts, a hypervisor kept from being measured in one state of the machine
+(model/lines_between.py); a layout of another state has no error then, and is counted apart.
 """
 
 from __future__ import annotations
@@ -99,15 +101,22 @@ def moved(plans: list[ChainPlan]) -> bool:
     )
 
 
+def elsewhere(plans: list[ChainPlan]) -> bool:
+    """The hypervisor moved lcores: costs are of two machines, or a layout is of another than
+    they."""
+    return any(p.mixed or any(one.elsewhere for one in p.layouts) for p in plans)
+
+
 def planned_steadily(
     spec: Path, seconds: float, repetitions: int, again: int, rate: str | None
 ) -> list[ChainPlan] | None:
     found = planned(spec, seconds, repetitions, rate)
     for _ in range(again):
-        if found is None or not moved(found):
+        if found is None or not (moved(found) or elsewhere(found)):
             break
         paces = ", ".join(pace(p.reference) for p in found if p.reference is not None)
-        print(f"{spec.stem}: the machine's pace became {paces}; measured again", flush=True)
+        why = "lcores were elsewhere" if elsewhere(found) else f"the machine's pace became {paces}"
+        print(f"{spec.stem}: {why}; measured again", flush=True)
         spec.with_suffix(".json").unlink(missing_ok=True)
         found = planned(spec, seconds, repetitions, rate)
     return found
@@ -115,9 +124,13 @@ def planned_steadily(
 
 def line(name: str, plan: ChainPlan, seconds: float) -> str:
     errors = ", ".join(f"{one.role} {one.error:+.1%}" for one in plan.layouts if one.error)
-    loss = plan.choice_loss or 0.0
+    loss = plan.choice_loss
+    choice = "choice not judged" if loss is None else f"choice {loss:.1%} below the best"
+    away = [one.role for one in plan.layouts if one.elsewhere]
+    errors += f"; not judged, as lcores were elsewhere: {', '.join(away)}" if away else ""
+    errors += "; costs of two states" if plan.mixed else ""
     at = "" if plan.reference is None else f"; pace {pace(plan.reference)}"
-    return f"{name}: {errors}; choice {loss:.1%} below the best{at}; {seconds:.0f} s"
+    return f"{name}: {errors}; {choice}{at}; {seconds:.0f} s"
 
 
 def summary(plans: list[ChainPlan]) -> list[str]:
@@ -133,15 +146,20 @@ def summary(plans: list[ChainPlan]) -> list[str]:
         for one in p.layouts
         if one.measured_pps
     ]
+    away = sum(one.elsewhere for p in plans for one in p.layouts)
     return [
-        f"{len(plans)} chains, {len(errors)} predictions",
+        f"{len(plans)} chains, {len(errors)} predictions; {away} layouts not judged, as the "
+        f"hypervisor had lcores elsewhere; costs of two states in {sum(p.mixed for p in plans)} "
+        "chains",
         f"machine's pace another than when costs were taken: {sum(moved([p]) for p in plans)}",
-        f"error of the prediction: median {median(errors):.1%}, most {max(errors):.1%}",
+        f"error of the prediction: median {median(errors or [0.0]):.1%}, "
+        f"most {max(errors, default=0.0):.1%}",
         f"of these the {len(unseen)} of layouts that no cost was taken from: "
         f"median {median(unseen):.1%}, most {max(unseen):.1%}",
-        f"without regard to the machine's pace: median {median(raw):.1%}, most {max(raw):.1%}",
+        f"without regard to the machine's pace: median {median(raw or [0.0]):.1%}, "
+        f"most {max(raw, default=0.0):.1%}",
         f"choice: {close} of {len(losses)} are the measured best or within {CLOSE:.0%} of it, "
-        f"the worst {max(losses):.1%} below",
+        f"the worst {max(losses, default=0.0):.1%} below",
     ]
 
 

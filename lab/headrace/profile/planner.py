@@ -78,6 +78,7 @@ class Planner:
             ),
             source=(problem.traffic.source.same, problem.traffic.source.apart),
             sink=(problem.traffic.sink.same, problem.traffic.sink.apart),
+            mixed=self.bench.mixed,
             kept=problem.kept,
             layouts=tuple(
                 _layout_plan(priced, names, role, layout, figures.get(role), self.wanted.rate_pps)
@@ -184,7 +185,7 @@ def _layout_plan(
     rate_pps: float | None,
 ) -> LayoutPlan:
     problem = priced.problem
-    rates = figures.rates if figures else []
+    rates = figures.counting if figures else []
     quiet = figures.quiet if figures else []
     whole = figures.whole_p99s_s if figures else []
     predicted = None if rate_pps is None else cut_search.expected(problem, layout, rate_pps)
@@ -202,6 +203,7 @@ def _layout_plan(
         measured_min_pps=min(rates, default=None),
         measured_max_pps=max(rates, default=None),
         paced_pps=figures.paced_pps if figures else None,
+        elsewhere=figures is not None and figures.elsewhere,
         predicted_latency_us=None if predicted is None else predicted.median_s * 1e6,
         measured_latency_us=median(one.p50_s for one in quiet) * 1e6 if quiet else None,
         predicted_p99_us=None if tail is None else tail * 1e6,

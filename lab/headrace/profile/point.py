@@ -64,6 +64,7 @@ class Bench:
     # TSC cycles of a line of another lcore where costs were taken, by the lcores of an engine
     # (model/lines_between.py): what is held against them is of that state of the machine.
     lines: dict[frozenset[int], float] = field(default_factory=dict)
+    mixed: bool = False  # some of it could be had in another state only
 
     def points(self, experiment: Experiment, doc: document.Document) -> EnginePoint:
         """Ready to be deployed. Cycles are compared with each other, and not with the tester: it

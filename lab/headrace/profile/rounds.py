@@ -75,6 +75,7 @@ def measure(bench: Bench, cases: Sequence[Case], rounds: int, anew: bool = True)
     most of these samples are of; else that of what was measured before."""
     if anew:
         bench.lines.clear()
+        bench.mixed = False
     counts = shares(bench.repetitions, rounds)
     for turn, count in enumerate(counts):
         for case in alternating(cases, turn):
@@ -85,6 +86,7 @@ def measure(bench: Bench, cases: Sequence[Case], rounds: int, anew: bool = True)
         for case in few:
             _measure(bench, case, counts[0])
     if any(case.few(bench.lines, 1) for case in cases):
+        bench.mixed = True
         bench.session.progress.say(
             "note: the hypervisor had lcores elsewhere for too long: what some of these cost was "
             "taken with them there, where what passes between lcores costs otherwise"

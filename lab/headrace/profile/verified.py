@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -46,6 +47,16 @@ class Verified:
     whole_p99s_s: list[float] = field(default_factory=list)
     samples: list[PointSample] = field(default_factory=list)
     paced_pps: float | None = None  # at the pace of when costs were taken
+    # No round had its lcores, and the reference's, where they were when costs were taken: it is
+    # held against no prediction of that machine.
+    elsewhere: bool = False
+
+    @property
+    def counting(self) -> list[float]:
+        """The rounds with lcores as then, if there are some."""
+        return [
+            rate for rate, same in zip(self.rates, self.same, strict=True) if same
+        ] or self.rates
 
     @property
     def quiet(self) -> list[DelaySlice]:
@@ -78,12 +89,15 @@ def verify(
             _measure(bench, one, into, rate)
     if not all(same for one in (*every, beside) for same in one.same):
         bench.session.progress.say(
-            "note: in some rounds the hypervisor had lcores elsewhere than when costs were taken: "
-            "they count for a layout that has no other round"
+            "note: in some rounds the hypervisor had lcores elsewhere than when costs were taken; "
+            "a layout that has no other round is held against no prediction"
         )
     if reference is not None:
         for each in every:
             each.paced_pps = reference.then_pps * each.over(beside)
+    for each in every:
+        theirs = beside.same if reference is not None else each.same
+        each.elsewhere = not any(map(operator.and_, each.same, theirs))
     return every, beside
 
 
@@ -118,8 +132,7 @@ def _latencies(up: RunningPoint, rate_pps: float, into: Verified) -> None:
 
 
 def then_and_now(reference: ReferenceRun, beside: Verified, tsc_hz: float) -> record.Reference:
-    both = zip(beside.rates, beside.same, strict=True)
-    rates = [rate for rate, same in both if same] or beside.rates
+    rates = beside.counting
     return record.Reference(
         what=reference.what,
         then_pps=reference.then_pps,

@@ -14,7 +14,7 @@ from headrace.profile.point import PointSample
 from headrace.profile.rounds import Case, alternating, shares
 from headrace.profile.verified import Verified
 from headrace.record.counters import WorkerReading
-from headrace.spec.plan import Reference
+from headrace.spec.plan import ChainPlan, LayoutPlan, Reference
 
 
 @given(st.integers(1, 1000), st.integers(1, 10))
@@ -47,6 +47,27 @@ def test_a_round_with_lcores_elsewhere_counts_only_where_there_is_no_other() -> 
     beside = Verified(rates=[10e6, 10e6, 10e6], same=[True, True, False])
     assert Verified(rates=[8e6, 4e6, 4e6], same=[True, False, True]).over(beside) == 0.8
     assert Verified(rates=[8e6, 4e6, 4e6], same=[False] * 3).over(beside) == 0.4
+
+
+def test_what_ran_elsewhere_is_held_against_no_prediction() -> None:
+    """The same layout did 7.7 Mpps there and, as the reference, 10.7 here: an error of +25 % was
+    told of a prediction that was right."""
+    rounds = Verified(rates=[7.7e6, 7.6e6, 10.6e6], same=[False, False, True])
+    assert rounds.counting == [10.6e6]
+    layout = LayoutPlan(
+        role="best", segments=(), predicted_pps=9.5e6, cycles_per_lcore={1: 270},
+        measured_pps=7.7e6, paced_pps=7.6e6,
+    )  # fmt: skip
+    away = layout.model_copy(update={"elsewhere": True})
+    assert layout.error == pytest.approx(0.25) and away.error is None
+    other = layout.model_copy(update={"role": "rtc", "paced_pps": 11e6})
+    plan = ChainPlan(
+        chain="c", workload="64B", lcores=(1,), generator=0, measure=0, tsc_hz=2.6e9, how="",
+        bound_pps=1e7, rate_pps=None, functions=(), source=(0, 0), sink=(0, 0),
+        layouts=(layout, other),
+    )  # fmt: skip
+    assert plan.choice_loss == pytest.approx(1 - 7.6 / 11)
+    assert plan.model_copy(update={"layouts": (away, other)}).choice_loss is None
 
 
 def test_the_pace_is_what_the_reference_does_now() -> None:

@@ -132,6 +132,16 @@ def _layouts(plan: ChainPlan) -> Section:
     )
     if plan.reference is not None:
         note += f" {_pace(plan.reference)}"
+    if plan.mixed:
+        note += (
+            " Some costs could be taken only while the hypervisor had the lcores elsewhere than "
+            "for others: predictions are of no one state of this machine."
+        )
+    if away := [_NAMES[one.role] for one in plan.layouts if one.elsewhere]:
+        note += (
+            f" While {', '.join(away)} ran, the hypervisor had the lcores elsewhere than when "
+            "costs were taken: no prediction is held against that."
+        )
     columns: tuple[Column | str, ...] = (
         "",
         Column("segments @lcores", "text"),

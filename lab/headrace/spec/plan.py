@@ -37,6 +37,9 @@ class LayoutPlan(Spec):
     measured_max_pps: float | None = None
     # What was measured, at the pace that the machine had when costs were taken: by the reference.
     paced_pps: float | None = None
+    # A hypervisor had the lcores elsewhere than when costs were taken, in all of its rounds: what
+    # was measured is another machine's, and the prediction is not held against it.
+    elsewhere: bool = False
     # At the load that was asked for; None: none was, or it is more than the layout carries.
     predicted_latency_us: float | None = None
     # Measured are medians of slices of 10 ms in which, and shortly before, nothing kept an lcore
@@ -50,7 +53,7 @@ class LayoutPlan(Spec):
     @property
     def error(self) -> float | None:
         """Relative error of the prediction; positive: it promised too much."""
-        if not self.reached_pps:
+        if not self.reached_pps or self.elsewhere:
             return None
         return self.predicted_pps / self.reached_pps - 1
 
@@ -106,6 +109,8 @@ class ChainPlan(Spec):
     functions: tuple[FunctionCost, ...]
     source: tuple[float, float]
     sink: tuple[float, float]
+    # Some costs could be taken only while a hypervisor had the lcores elsewhere than for others.
+    mixed: bool = False
     kept: float = 1.0  # predicted throughput over what cycles_per_lcore alone would allow
     layouts: tuple[LayoutPlan, ...]
     reference: Reference | None = None  # None: nothing was verified, or nothing told the pace
@@ -115,7 +120,10 @@ class ChainPlan(Spec):
 
     @property
     def choice_loss(self) -> float | None:
-        """How much slower the chosen layout is than the fastest that was measured."""
+        """How much slower the chosen layout is than the fastest that was measured. None: not all
+        were, on the machine that costs are of."""
+        if any(one.elsewhere for one in self.layouts):
+            return None
         rates = [one.reached_pps for one in self.layouts if one.reached_pps]
         chosen = self.layout("best").reached_pps
         return 1 - chosen / max(rates) if chosen and rates else None
