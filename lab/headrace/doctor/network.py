@@ -123,9 +123,9 @@ def _af_xdp() -> DoctorCheck:
     try:
         socket.socket(_AF_XDP, socket.SOCK_RAW, 0).close()
     except PermissionError:
-        return GROUP(
-            "af_xdp", "unknown", "only root may open AF_XDP sockets", mend="sudo headrace doctor"
-        )
+        # sudo does not look into an environment of Python's.
+        mend = "sudo $(command -v headrace) doctor"
+        return GROUP("af_xdp", "unknown", "only root may open AF_XDP sockets", mend=mend)
     except OSError as e:
         return GROUP(
             "af_xdp",

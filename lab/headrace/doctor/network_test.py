@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.doctor.network import _nics, _pci_nics
+from headrace.doctor.network import _af_xdp, _nics, _pci_nics
 
 
 def nic(devices: Path, driver: str, operstate: str = "") -> None:
@@ -44,3 +44,15 @@ def test_binding_is_advised_of_what_nobody_uses(
     assert (check.status == "ok") == (
         (driver, operstate) in [("vfio-pci", ""), ("mlx5_core", "up")]
     )
+
+
+def test_what_only_root_sees_is_asked_for_by_a_command_that_sudo_finds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr("headrace.doctor.network.socket.socket", refused)
+    check = _af_xdp()
+    assert check.status == "unknown"
+    assert check.mend == "sudo $(command -v headrace) doctor"
