@@ -61,7 +61,9 @@ class Chains:
         here = [memory_of(one.study) for one in ready if not one.study.servers]
         return Checked(
             ready, files, None if boots else _BOOT_S * len(ready),
-            memory=max(here, key=lambda one: one.memory_mb, default=None),
+            memory=max(
+                here, key=lambda one: (one.hugepages is False, one.memory_mb), default=None
+            ),
             writes=writes, close=self._servers.close,
         )  # fmt: skip
 

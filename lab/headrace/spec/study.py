@@ -167,6 +167,11 @@ class Study(Spec):
     def _fits_its_testbed(self) -> Study:
         if self.testbed is None:
             return self
+        if self.testbed.shares_memory and self.deployment.hugepages is True:
+            raise ValueError(
+                "deployment.hugepages: true; a virtio_user port shares memory that is in few "
+                "files; allowed with one: auto, false, which are the same"
+            )
         if self.testbed.external is not None and any(self.by_name().values()):
             raise ValueError("chain: with `dut: external` the chain is not headrace's; allowed: []")
         for key, ends in (("tester", self.testbed.tester), ("chain", self.testbed.chain)):

@@ -171,6 +171,12 @@ class Testbed(Spec):
     # the other ends of the tester's ports: the chain in an engine of its own, or `external`
 
     @property
+    def shares_memory(self) -> bool:
+        """A virtio_user port hands its engine's memory over, at most eight files of it: hugepages
+        are a file each."""
+        return any(port.to.kind == "virtio_user" for port in self.ports.values())
+
+    @property
     def tester_server(self) -> str | None:
         """None: this machine."""
         return self.ports[self.tester[0]].server

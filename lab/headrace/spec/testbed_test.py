@@ -89,6 +89,9 @@ def test_the_two_ends_of_a_socket_have_one_name() -> None:
         ("chain: [acl]\ndeployment: {hosting: process}\n"
          "testbed: {ports: {a: {device: 'tap:a'}}, tester: a, dut: external}",
          "belongs to hosting inline"),
+        ("chain: [acl]\ndeployment: {hugepages: true}\ntestbed: {ports: {a: {device: 'vhost:/a'}, "
+         "b: {device: 'virtio_user:/a'}}, tester: a, chain: b}",
+         "hugepages: true; a virtio_user port shares memory"),
         ("chain: []\ntestbed: {ports: {a: {device: 'tap:a', rss: {key: '6d5a'}}}, tester: a}",
          "40 to 52 bytes"),
     ],

@@ -213,6 +213,8 @@ def links_of(ports: Mapping[str, PortReading]) -> list[Finding]:
 def memory_of(study: Study) -> Deployment:
     """What a testbed asks of a machine that has both of its ends, or of each that has one."""
     deployment, bed = study.deployment, study.testbed
+    if bed is not None and bed.shares_memory:
+        deployment = deployment.model_copy(update={"hugepages": False})
     if bed is None or bed.external is not None:
         return deployment
     if [server for server, _ in bed.hops] != [bed.tester_server]:

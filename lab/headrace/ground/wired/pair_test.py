@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from headrace.engine.accounts import Way, books, settle
 from headrace.engine.counts import EngineCounts
 from headrace.engine.counts_testdata import counts
-from headrace.ground.wired.ground import links_of, sent_whole
+from headrace.ground.wired.ground import links_of, memory_of, sent_whole
 from headrace.ground.wired.pair import beside, missing
 from headrace.record.counters import PortReading
+from headrace.spec import document
+from headrace.spec.study import read
 from headrace.spec.testbed import Testbed
 
 PORTS = {name: {"device": f"tap:{name}"} for name in ("left", "right", "in", "out")}
@@ -96,3 +99,14 @@ def test_findings_of_ports() -> None:
     assert not paused.ok
     assert "right (full)" in paused.text
     assert all(finding.ok for finding in links_of({"left": PortReading()}))
+
+
+def test_a_virtio_user_port_has_no_hugepages() -> None:
+    """Each is a file, and it hands eight over at most."""
+    for there, hugepages in (("virtio_user", False), ("memif", "auto")):
+        text = (
+            "name: x\nchain: [acl]\ntestbed: {ports: {a: {device: 'vhost:/a'}, "
+            f"b: {{device: '{there}:/{there[0]}'}}}}, tester: a, chain: b}}\n"
+        )
+        study = read(document.parse(text, Path("x.yaml")))
+        assert memory_of(study).hugepages == hugepages
