@@ -5,8 +5,11 @@ what they cost by the engine's own count."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
 
+from headrace.analyse.paired import over
 from headrace.analyse.units import percent
 from headrace.record.bundle import Bundle
 from headrace.record.counters import Counters, ReplicaReading
@@ -15,18 +18,24 @@ from headrace.record.rows import Trial
 from headrace.report.document import Column, Row, Section, Table
 
 _NOTE = (
-    "Of all trials. Shares are of lookups: a packet that goes through twice is looked up twice. "
-    "Cycles are TSC cycles of the chain's lcores in polls that found packets (headrace, ovs-dpdk, "
-    "testpmd: with what the ports cost), or in its programs (xdp: without the drivers)."
+    "Shares are of lookups: a packet that goes through twice is looked up twice. Cycles are TSC "
+    "cycles of the chain's lcores in polls that found packets (headrace, ovs-dpdk, testpmd: with "
+    "what the ports cost), or in its programs (xdp: without the drivers). Ratios are those of "
+    "repetitions beside each other, to the first row of the same chain and workload: their "
+    "geometric mean, and between which bounds it lies with 95 %. Carried: what came out at `max`."
 )
 _COLUMNS = (
-    Column("engine", "text"),
+    Column("execution", "text"),
     Column("chain", "text"),
     Column("workload", "text"),
     Column("packets", "count"),
     Column("way", "text"),
     Column("cycles", digits=4),
+    Column("carried", "own-rate", optional=True),
+    Column("carried, ratio", "text", optional=True),
+    Column("cycles, ratio", "text", optional=True),
 )
+_COUNTED = ("search", "fixed", "max", "capacity")
 # Of Open vSwitch, in the order in which it asks them.
 _OVS = {
     "simple-match-hits": "simple match", "emc-hits": "EMC", "smc-hits": "SMC",
@@ -34,22 +43,58 @@ _OVS = {
 }  # fmt: skip
 
 
+@dataclass
+class Passed:
+    """What one engine did with one chain's workload."""
+
+    ways: Counter[str] = field(default_factory=Counter)
+    cycles: list[float] = field(default_factory=list)  # by trial of a load that was asked for
+    carried_pps: list[float] = field(default_factory=list)  # by trial of as much as could be
+
+    def add(self, one: Trial, counters: Counters) -> None:
+        counted = _counted(counters)
+        self.ways.update(counted)
+        each = _cycles(counted, counters.tsc_hz)
+        if one.phase in ("fixed", "max") and each is not None:
+            self.cycles.append(each)
+        if one.phase == "max":
+            self.carried_pps.append(one.received_pps)
+
+
 def sections(bundle: Bundle) -> Iterator[Section]:
     """None of a bundle of headrace alone."""
     if not equivalences(bundle.path):
         return
-    sums: dict[tuple[str, str, str], Counter[str]] = {}
+    passed: dict[tuple[str, str, str], Passed] = {}
     tsc_hz = 0
-    for one in bundle.trials():
-        if one.counters is not None and _whole(one):
+    for one in sorted(bundle.trials(), key=lambda one: one.trial):
+        if one.counters is not None and one.phase in _COUNTED and _whole(one):
             tsc_hz = one.counters.tsc_hz
             key = (one.execution, one.chain, one.workload)
-            sums.setdefault(key, Counter()).update(_counted(one.counters))
-    rows = tuple(
-        Row((*key, ways["packets"] or None, _way(ways), _cycles(ways, tsc_hz)))
-        for key, ways in sums.items()
-    )
-    yield Section("Ways through the engines", _NOTE, (Table(_COLUMNS, rows),))
+            passed.setdefault(key, Passed()).add(one, one.counters)
+    rows = []
+    for key, what in passed.items():
+        first = next(one for (_, *of), one in passed.items() if of == list(key[1:]))
+        rows.append(_row(key, what, first, tsc_hz))
+    yield Section("Ways through the engines", _NOTE, (Table(_COLUMNS, tuple(rows)),))
+
+
+def _row(key: tuple[str, str, str], what: Passed, first: Passed, tsc_hz: int) -> Row:
+    carried = median(what.carried_pps) if what.carried_pps else None
+    ratios = _ratio(what.carried_pps, first.carried_pps), _ratio(what.cycles, first.cycles)
+    ratios = ratios if what is not first else (None, None)
+    ways = what.ways
+    cycles = _cycles(ways, tsc_hz)
+    return Row((*key, ways["packets"] or None, _way(ways), cycles, carried, *ratios))
+
+
+def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> str | None:
+    """None where there is no pair of each, or only one."""
+    pairs = list(zip(ours, theirs, strict=False))
+    if len(ours) != len(theirs) or len(pairs) < 2 or not all(map(all, pairs)):
+        return None
+    ratio = over("", "", pairs).ratio
+    return f"{ratio.value:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
 
 
 def _whole(one: Trial) -> bool:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from headrace.record.counters import Counters, FastpathReading, NfReading, ReplicaReading
-from headrace.report.paths import _counted, _cycles, _way
+from headrace.report.paths import _counted, _cycles, _ratio, _way
 
 TSC_HZ = 2_000_000_000
 
@@ -38,3 +38,12 @@ def test_programs_of_the_kernel() -> None:
     ways = _counted(Counters(tsc_hz=TSC_HZ, dut=dut))
     assert (ways["packets"], _cycles(ways, TSC_HZ)) == (1600, 200)
     assert _way(ways).replace("\u202f", " ") == "each packet through all of it"
+
+
+def test_ratios_are_of_pairs() -> None:
+    """A machine that is twice as slow for a pair changes nothing."""
+    assert _ratio([300.0, 600.0, 303.0], [200.0, 400.0, 202.0]) == "1.500 (1.500 to 1.500)"
+    # Of 2 and 4: sqrt(8), Student's 12.706 times ln(2) / 2 to each side.
+    assert _ratio([2.0, 4.0], [1.0, 1.0]) == "2.828 (0.035 to 231.200)"
+    assert _ratio([1.0, 2.0], [1.0]) is None
+    assert _ratio([1.0], [1.0]) is None
