@@ -10,6 +10,7 @@ import io
 import json
 import textwrap
 import tokenize
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -133,26 +134,48 @@ def _described(schema: dict[str, Any], model: type[object]) -> dict[str, Any]:
 
 
 def comments(model: type[object]) -> dict[str, str]:
-    """Field -> the comment behind it, which may go on in lines of its own below it."""
+    """Field -> what is said of it: the comment behind it, which may go on in lines of its own below
+    it, and the one above it, which begins with a capital letter and so is not that of the field
+    before."""
     source = textwrap.dedent(inspect.getsource(model))
-    words = {
-        token.start[0]: (token.string.lstrip("# "), token.line.lstrip().startswith("#"))
-        for token in tokenize.generate_tokens(io.StringIO(source).readline)
-        if token.type == tokenize.COMMENT
-    }
+    alone: dict[int, str] = {}
+    behind: dict[int, str] = {}
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            kind = alone if token.line.lstrip().startswith("#") else behind
+            kind[token.start[0]] = token.string.lstrip("# ")
     texts = {}
     [body] = ast.parse(source).body
     assert isinstance(body, ast.ClassDef)
     for one in body.body:
         if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
-            line = one.end_lineno or 0
-            text, alone = words.get(line, ("", True))
-            while not alone and words.get(line + 1, ("", False))[1]:
-                line += 1
-                text += f" {words[line][0]}"
-            if not alone:
+            words = (_behind(one.end_lineno or 0, behind, alone), _above(one.lineno, alone))
+            if text := ". ".join(filter(None, words)):
                 texts[one.target.id] = text
     return texts
+
+
+def _behind(line: int, behind: Mapping[int, str], alone: Mapping[int, str]) -> str:
+    if line not in behind:
+        return ""
+    words = [behind[line]]
+    while (more := alone.get(line := line + 1)) and not _begins(more):
+        words.append(more)
+    return " ".join(words)
+
+
+def _above(line: int, alone: Mapping[int, str]) -> str:
+    """From the last line above that begins a comment."""
+    words: list[str] = []
+    while (more := alone.get(line := line - 1)) is not None:
+        words.insert(0, more)
+        if _begins(more):
+            return " ".join(words).rstrip(".")
+    return ""
+
+
+def _begins(comment: str) -> bool:
+    return comment[:1].isupper()
 
 
 def json_schema() -> dict[str, Any]:

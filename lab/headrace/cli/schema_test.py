@@ -35,6 +35,31 @@ def test_what_is_published_is_what_the_models_say(name: str) -> None:
     assert (PUBLISHED.parent / name).read_text() == _schema.generated()[name], "run `make docs`"
 
 
+class Commented:
+    """Fields whose comments are behind them, go on below them, or stand above them."""
+
+    alone: int
+    behind: int  # bytes of a frame
+    longer: int  # a share of what was sent, where
+    # nothing was kept
+    # What the next one is: two
+    # lines of it.
+    above: int
+    both: int = 0  # a count
+    # The last one's, and no more.
+    last: int = 0
+
+
+def test_a_comment_describes_the_field_that_it_belongs_to() -> None:
+    assert _schema.comments(Commented) == {
+        "behind": "bytes of a frame",
+        "longer": "a share of what was sent, where nothing was kept",
+        "above": "What the next one is: two lines of it",
+        "both": "a count",
+        "last": "The last one's, and no more",
+    }
+
+
 def test_the_schema_is_one() -> None:
     Draft202012Validator.check_schema(published())
     twice = [name for name in published()["$defs"] if "__" in name]
