@@ -41,6 +41,7 @@ class Chosen:
     wanted: Wanted
     points: Sequence[StudyPoint]
     failed: dict[str, str] = field(default_factory=dict)
+    _mistaken: bool = False  # one of them is the spec's fault, and not this machine's
 
     @property
     def possible(self) -> list[StudyPoint]:
@@ -62,12 +63,13 @@ class Chosen:
         if each:
             return _together(each)
         if not self.failed:
-            raise BadInput(
+            raise HeadraceError(
                 f"{self.study.name}: none of the points can be {self.had}; --list says why"
             )
         (point, why), *others = self.failed.items()
         more = f" (and {plural(len(others), 'more point')} cannot be had)" if others else ""
-        raise BadInput(f"{self.study.name}: {point}: {why}{more}")
+        kind = BadInput if self._mistaken else HeadraceError
+        raise kind(f"{self.study.name}: {point}: {why}{more}")
 
     def _each(self, check: Check, all_right: bool) -> Iterator[Checked]:
         for point in self.possible:
@@ -77,6 +79,7 @@ class Chosen:
                 if all_right:
                     raise
                 self.failed[point.name] = str(error)
+                self._mistaken |= isinstance(error, BadInput)
 
     def resolved(self) -> Resolved:
         """For the bundle: which points these were, and why some are not among them."""
