@@ -249,8 +249,15 @@ def _limit_reached(limit: Limit, at: Measurement, drawn: Pipe, measured: str) ->
         place=f"{_place(at)}: {limit.place}",
         text=drawn.headline,
         evidence=(*drawn.reasons, measured),
-        remedy=before + _MOVED_BY[limit.kind],
+        remedy=before + _moved_by(limit, at),
     )
+
+
+def _moved_by(limit: Limit, at: Measurement) -> str:
+    """A switch that no segment is, is a real NIC's: it has what its ports have."""
+    if limit.kind == "switch" and all(segment.name != NIC for segment in at.segments):
+        return _MOVED_BY["port"]
+    return _MOVED_BY[limit.kind]
 
 
 def _several_vnfs(at: Measurement) -> bool:

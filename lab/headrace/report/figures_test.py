@@ -94,6 +94,20 @@ def test_what_the_deployment_has_already_is_no_remedy(
     assert ("rtc" in _limit_reached(limit, at, drawn, "").remedy) == fewer
 
 
+@pytest.mark.parametrize(
+    ("segments", "key"), [(("nic", "vnf1.1"), "hosting.switch_gbps"), (("vnf1.1",), "`ports`")]
+)
+def test_a_switch_is_moved_by_a_key_that_is_read(
+    measured: Result, segments: tuple[str, ...], key: str
+) -> None:
+    """With `network: sriov` no segment switches, and `hosting.switch_gbps` is refused."""
+    limit = Limit(kind="switch", place="nic", gbps=1.0, used=1.0, crossings=2.0)
+    at = measured.model_copy(update={"segments": hosted(*segments)})
+    drawn = Pipe(parts=(), throughput_pps=1.0, carried_pps=1.0, narrowest=None, headline="")
+    remedy = _limit_reached(limit, at, drawn, "").remedy
+    assert key in remedy and (key == "hosting.switch_gbps") == ("switch_gbps" in remedy)
+
+
 def test_a_chain_of_one_function_is_not_cut(measured: Result, tmp_path: Path) -> None:
     group = reported(tmp_path / "b", measured).groups[0]
     [part, *_] = [p for p in group.explained[0].pipe.parts if p.role == "chain"]
