@@ -270,9 +270,14 @@ def priced_hosted(
         standing=standing, vnf_cpus=frozenset(awake), doze=cost.change_us.at(corner) * 1e-6 * hz,
         slice=_slice_us(server, cost, vnfs, standing, experiment) * 1e-6 * hz, give=give,
         names={cpu: name for name, cpu in DEVICES.items()}
-        | {CAP - i: f"rate cap of {one.name}" for i, one in enumerate(vnfs)},
+        | {CAP - i: f"rate cap of {one.name}" for i, one in enumerate(_by_step(carrying))},
         owners=((), *(one.owners for one in way), ()),
     )  # fmt: skip
+
+
+def _by_step(chains: Sequence[Sequence[Vnf]]) -> list[Vnf]:
+    """The first VNF of each chain, then the second of each: as `way_of` numbers their licences."""
+    return [vnf for step in zip(*chains, strict=True) for vnf in step]
 
 
 def _slice_us(

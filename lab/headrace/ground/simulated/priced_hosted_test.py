@@ -273,3 +273,14 @@ def test_a_process_keeps_its_lcore_until_packets_at_random_leave_a_gap(tmp_path:
     assert sleeping.received_pps(2e6) == pytest.approx(2e6)
     polling = hosted(tmp_path, "chains: 2, slots: 64, wait: poll", "[1]")
     assert polling.received_pps(2e6) == pytest.approx(2 * (64 + 100) / 200e3 * 1e9)
+
+
+def test_a_licence_is_named_for_the_vnf_that_it_is_behind(tmp_path: Path) -> None:
+    """Two chains of two: each way through has two licences, and each of them is two VNFs'."""
+    one = hosted(tmp_path, "chains: 2, rate_cap_gbps: 1", "[1, 2, 3, 4]", "  execution: pipeline\n")
+    behind = [
+        ([one.names[cpu] for cpu in cap.cpus], [f"rate cap of {name}" for name in vnf.owners])
+        for vnf, cap in zip(one.way, one.way[1:], strict=False)
+        if cap.nfs == ("rate cap",)
+    ]
+    assert len(behind) == 2 and all(names == vnfs for names, vnfs in behind)
