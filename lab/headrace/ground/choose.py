@@ -25,6 +25,7 @@ from headrace.spec.study import GroundChoice, ground_of
 
 if TYPE_CHECKING:
     from headrace.ground.chains import Chains
+    from headrace.ground.offload.ground import OffloadGround
     from headrace.ground.simulated.ground import SimulatedGround
 
 
@@ -55,9 +56,7 @@ class Grounds:
 
             return AppliancesGround().check(doc)
         if kind == "offload":
-            from headrace.ground.offload.ground import OffloadGround
-
-            return OffloadGround(describe(find_engine())).check(doc)
+            return self._offloaded.check(doc)
         return self._chains.check(doc)
 
     def _computed(self, doc: Document, asked: GroundChoice) -> Ground:
@@ -71,6 +70,12 @@ class Grounds:
         if key not in self._described:
             self._described[key] = SimulatedGround.of(*key, doc)
         return self._described[key]
+
+    @cached_property
+    def _offloaded(self) -> OffloadGround:
+        from headrace.ground.offload.ground import OffloadGround
+
+        return OffloadGround(describe(find_engine()))
 
     @cached_property
     def _chains(self) -> Chains:

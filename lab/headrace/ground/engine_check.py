@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from headrace.engine.describe import Captured, Description, captured, files_in
@@ -29,18 +29,24 @@ class PlanCheck:
     """Has the engine read each plan once. Every function is made as it is told to work, its rules
     and routes are read, and so is the traffic, before anybody waits for lcores.
 
-    `accepted` may be shared by the points of a study, of which many have the same plan.
+    `accepted` may be shared by the points of a study, of which many have the same plan. `known_as`:
+    what a plan is known by, where it names files that were written for this check alone.
     """
 
     def __init__(
-        self, doc: Document, description: Description, accepted: Accepted | None = None
+        self,
+        doc: Document,
+        description: Description,
+        accepted: Accepted | None = None,
+        known_as: Callable[[str], str] = str,
     ) -> None:
         self.doc, self.description = doc, description
         self._accepted = set() if accepted is None else accepted
+        self._known_as = known_as
 
     def check(self, plan: Plan, experiment: Experiment) -> None:
         text = plan.text
-        key = (self.description.engine, text)
+        key = (self.description.engine, self._known_as(text))
         if key not in self._accepted:
             self._ask(text, experiment)
             self._accepted.add(key)
@@ -49,7 +55,8 @@ class PlanCheck:
     def _check_files(self, plan: Plan, text: str, experiment: Experiment) -> None:
         """How the chain is cut makes no difference to its files, but into how many replicas a
         function shares its rates does."""
-        key = (self.description.engine, repr((plan.nfs, _replicas(plan), plan.sources)))
+        files = self._known_as(repr((plan.nfs, _replicas(plan), plan.sources)))
+        key = (self.description.engine, files)
         if key in self._accepted or not (plan.nfs or plan.sources):
             return
         try:
