@@ -146,7 +146,6 @@ struct shm_state {
 
 /* Memory (memory.c). */
 int shm_renew(struct shm_state *s, struct err *err);
-int shm_map_create(const struct shm_conf *c, struct shm_map **out, struct err *err);
 struct shm_map *shm_map_open(const struct shm_hello *hello, const int *fds);
 struct shm_map *shm_map_again(const struct shm_map *m);
 bool shm_map_seal(const struct shm_map *m);

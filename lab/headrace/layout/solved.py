@@ -62,17 +62,6 @@ def all_arcs(packer: Packer) -> list[Arc]:
     return arcs
 
 
-def arcs_of(ways: Sequence[Sequence[ChainWay]]) -> list[Arc]:
-    arcs: dict[Arc, None] = {}
-    for c, several in enumerate(ways):
-        for way in several:
-            before = -1 - way.door
-            for key in way.segments:
-                arcs[Arc(c, before, key)] = None
-                before = key.area
-    return list(arcs)
-
-
 def size(packer: Packer, arcs: Sequence[Arc]) -> int:
     """Variables that the model would have."""
     segments = {(arc.chain, arc.segment) for arc in arcs}

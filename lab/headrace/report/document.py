@@ -9,7 +9,7 @@ has room for says so (`on`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -216,9 +216,6 @@ class Section:
     @property
     def tables(self) -> tuple[Table, ...]:
         return tuple(b for b in self.blocks if isinstance(b, Table))
-
-    def plus(self, *more: Block) -> Section:
-        return replace(self, blocks=(*self.blocks, *more))
 
 
 @dataclass(frozen=True)
