@@ -17,12 +17,11 @@ NAMESAKES = frozenset(["Document"])
 
 # Files of one name in several folders: one thing as it is written, recorded, analysed, shown.
 SAME_THING = frozenset([
-    "agent", "anatomy", "appliances", "calibration", "campaign", "chains", "chaos", "claim",
-    "claims", "collect", "compare", "convergence", "counters", "cpu", "deployment", "described",
-    "document", "engine", "environment", "equivalence", "evidence", "figures", "fitted", "ground",
-    "hosting", "kubernetes", "latency", "layers", "memory", "observed", "offload", "operate",
-    "plan", "pods", "points", "profile", "provision", "report", "server", "service", "sriov",
-    "tune", "vm", "vnf",
+    "agent", "anatomy", "appliances", "calibration", "campaign", "chaos", "claim", "claims",
+    "collect", "convergence", "counters", "deployment", "described", "diff", "engine",
+    "environment", "equivalence", "figures", "fitted", "ground", "hosting", "kubernetes", "latency",
+    "layers", "memory", "observed", "offload", "operate", "own_chains", "plan", "pods", "points",
+    "profile", "provision", "report", "server", "service", "sriov", "tune", "vm", "vnf",
 ])  # fmt: skip
 
 # Names that say that a variable was assigned, and not what it holds.

@@ -19,7 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from headrace.analyse.diagnosis import Weight
-from headrace.analyse.evidence import parts
+from headrace.analyse.rule_evidence import parts
 from headrace.analyse.rules import explain_parts
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))

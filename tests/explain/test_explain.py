@@ -14,7 +14,7 @@ import pytest
 from provoked import CONDITIONS, HEADRACE, CannotProvoke, light_traffic, provoke
 
 from headrace.analyse.diagnosis import Diagnosis, Weight
-from headrace.analyse.evidence import of
+from headrace.analyse.rule_evidence import of
 from headrace.analyse.rules import explain
 from support.netns import Lan
 

@@ -16,7 +16,7 @@ from provoked import pair, running, until
 from headrace.collect.layers import Goodput, LayerFigure, Windows, figures
 from headrace.collect.stack.tracer import why_not
 from headrace.collect.watch import STACK, STACK_ABSENT, TRIALS, targets_of, watching
-from headrace.report.document import Document, Section
+from headrace.report.document_model import Document, Section
 from headrace.report.html import render
 from headrace.report.layers import Layers, read, shown
 from headrace.spec.collect import ALL_LAYERS, Collect

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.analyse.compare import diff
 from headrace.analyse.convergence import converged
+from headrace.analyse.diff import diff
 from headrace.record.bundle import Bundle
 from headrace.record.select import rows_of
 from support.lab import headrace, runtime_dir, state_left

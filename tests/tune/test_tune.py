@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.analyse.compare import diff
+from headrace.analyse.diff import diff
 from headrace.errors import HeadraceError
 from headrace.ground.contract import Offer
 from headrace.host import settings

@@ -21,7 +21,7 @@ from headrace.record.rows import Result
 from headrace.record.testdata import environment
 from headrace.record.verdict import Audit, Verdict
 from headrace.report.claims import sections as claims_section
-from headrace.report.document import Table
+from headrace.report.document_model import Table
 from headrace.spec import document
 from headrace.spec.calibration import Calibration, Figure
 from headrace.spec.claim import Claim

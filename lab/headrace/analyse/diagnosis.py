@@ -8,7 +8,7 @@ from enum import IntEnum
 
 from pydantic import RootModel
 
-from headrace.analyse.evidence import Evidence
+from headrace.analyse.rule_evidence import Evidence
 from headrace.record.frozen import Record
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 from xml.etree import ElementTree
 
-from headrace.analyse.compare import ComparedResults, Diff, MetricChange
+from headrace.analyse.diff import ComparedResults, Diff, MetricChange
 from headrace.analyse.pairs import Comparison, PairedResults
 from headrace.analyse.summary import ResultKey
 from headrace.analyse.units import signed_percent

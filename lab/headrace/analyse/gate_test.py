@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from headrace.analyse.compare import ComparedResults, Diff, MetricChange, Significance
+from headrace.analyse.diff import ComparedResults, Diff, MetricChange, Significance
 from headrace.analyse.gate import Condition, judge_diff, judge_pairs, junit
 from headrace.analyse.pairs import PairedCapacities, PairedResults
 from headrace.analyse.summary import ResultKey

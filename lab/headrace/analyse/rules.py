@@ -11,7 +11,7 @@ from headrace.analyse import rules_machine as machine
 from headrace.analyse import rules_pods as pods
 from headrace.analyse import rules_study as study
 from headrace.analyse.diagnosis import Diagnosis, Rule
-from headrace.analyse.evidence import Evidence, EvidencePart
+from headrace.analyse.rule_evidence import Evidence, EvidencePart
 
 SURROUNDINGS: tuple[Rule, ...] = (
     *machine.RULES,

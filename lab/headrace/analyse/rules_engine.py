@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from headrace.analyse.bottleneck import Pipe, pipe_of
 from headrace.analyse.capacity import HELD_CHECKS, HELD_UP, Part, parts_of
 from headrace.analyse.diagnosis import Diagnosis, Weight
-from headrace.analyse.evidence import Evidence
 from headrace.analyse.repetitions import together
+from headrace.analyse.rule_evidence import Evidence
 from headrace.analyse.units import percent, pps
 from headrace.ground.hosted.parts import NIC
 from headrace.record.counters import Counters

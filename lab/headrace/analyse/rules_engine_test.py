@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.analyse.diagnosis import Diagnosis
-from headrace.analyse.evidence import Evidence
+from headrace.analyse.rule_evidence import Evidence
 from headrace.analyse.rules import explain
 from headrace.analyse.rules_engine import RULES, narrowest
 from headrace.record.bundle import Bundle

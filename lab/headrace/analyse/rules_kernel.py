@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.analyse.diagnosis import Diagnosis, Weight
-from headrace.analyse.evidence import Evidence
+from headrace.analyse.rule_evidence import Evidence
 from headrace.analyse.units import percent
 from headrace.collect.cores import softirq
 

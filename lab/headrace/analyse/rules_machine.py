@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from headrace.analyse.diagnosis import Diagnosis, Weight
-from headrace.analyse.evidence import Evidence
+from headrace.analyse.rule_evidence import Evidence
 from headrace.analyse.units import percent
 from headrace.collect import cores
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from headrace.analyse.evidence import Evidence
+from headrace.analyse.rule_evidence import Evidence
 from headrace.analyse.rules import explain
 from headrace.collect.samples import Window
 from headrace.record.bundle import Bundle

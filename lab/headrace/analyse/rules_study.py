@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.analyse.diagnosis import Diagnosis, Weight
-from headrace.analyse.evidence import Evidence
+from headrace.analyse.rule_evidence import Evidence
 from headrace.analyse.rules_machine import FULL_THREAD
 from headrace.analyse.units import count, plural
 from headrace.collect.virtual_switch import BRIDGE

@@ -19,7 +19,7 @@ APPLICATION = (
     "gbps", "to_servers_gbps", "to_clients_gbps", "requests_per_s", "hit_ratio", "errors",
     "retransmits",
 )  # fmt: skip
-WIRE = "wire-"  # the rings in front of a chain (engine/plan.py)
+WIRE = "wire-"  # the rings in front of a chain (engine/plan_compiler.py)
 AGREE_RATIO = 0.05  # repetitions that differ by more are reported as disagreeing
 
 

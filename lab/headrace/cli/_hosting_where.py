@@ -17,7 +17,6 @@ from headrace.engine.describe import describe
 from headrace.engine.plan_document import PlanEngine
 from headrace.engine.reading import sending
 from headrace.errors import HeadraceError
-from headrace.ground.chains import points_of
 from headrace.ground.contract import Site
 from headrace.ground.floor import Floors
 from headrace.ground.hosted.cpus import describe_cpu
@@ -25,6 +24,7 @@ from headrace.ground.hosted.ground import HostedPoint
 from headrace.ground.hosted.parts import Vnf
 from headrace.ground.hosted.run_queue import WORKER
 from headrace.ground.hosted.where import MACHINE, Whereabouts, WhereOutput, whereabouts
+from headrace.ground.own_chains import points_of
 from headrace.host.consoles import Terminal
 from headrace.host.exclusive import HeldLcores
 from headrace.host.memory import provide

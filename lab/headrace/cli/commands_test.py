@@ -116,7 +116,7 @@ def test_help_needs_no_library_that_takes_long(
 SLOW = {"numpy", "duckdb", "pyroute2", "asyncssh", "MLRsearch", "hdrh", "dpkt", "jinja2"}
 
 
-@pytest.mark.parametrize("module", ["cli._study_run", "ground.chains"])
+@pytest.mark.parametrize("module", ["cli._study_run", "ground.own_chains"])
 def test_a_check_needs_none_of_what_measures(module: str) -> None:
     """`run --check` loads these two: half as long as with the libraries that trials need."""
     done = python(f"import sys, headrace.{module}; print({SLOW} & {{*sys.modules}})")

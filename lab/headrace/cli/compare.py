@@ -21,7 +21,7 @@ from headrace.errors import BadInput
 from headrace.ground.choose import Grounds
 from headrace.host.exclusive import WAIT_S
 from headrace.record.bundle import Bundle
-from headrace.report.document import Document
+from headrace.report.document_model import Document
 from headrace.report.in_turn import section, sentence
 from headrace.report.terminal import show
 from headrace.spec import document

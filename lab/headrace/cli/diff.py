@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.analyse.compare import diff as compare_bundles
+from headrace.analyse.diff import diff as compare_bundles
 from headrace.analyse.gate import GatedDiff, judge_diff
 from headrace.cli._console import print_json, stdout
 from headrace.cli._gate import FailIf, JunitFile, conditions_of, tell

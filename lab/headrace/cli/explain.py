@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 
 from headrace.analyse.diagnosis import Diagnoses, Diagnosis
-from headrace.analyse.evidence import parts
 from headrace.analyse.report import report
+from headrace.analyse.rule_evidence import parts
 from headrace.analyse.rules import explain_parts
 from headrace.cli._console import print_json, stdout
 from headrace.cli.report import sentence

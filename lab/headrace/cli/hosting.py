@@ -21,7 +21,7 @@ from headrace.record.outputs import AnatomyOutput, TrialAnatomy
 from headrace.record.rows import Trial
 from headrace.report.charts.anatomy import AnatomyStack, anatomies
 from headrace.report.charts.svg import WIDE
-from headrace.report.document import Document
+from headrace.report.document_model import Document
 from headrace.report.hosting import (
     anatomy as anatomy_section,
 )

@@ -32,7 +32,7 @@ from headrace.report import (
 )
 from headrace.report import claims as claims_page
 from headrace.report import html as page
-from headrace.report.document import Document
+from headrace.report.document_model import Document
 from headrace.report.machine import grounds_output, report_output
 from headrace.report.measured import document
 from headrace.report.points import sections

@@ -19,7 +19,7 @@ from headrace.engine.accounts import (
 )
 from headrace.engine.clocks import of_vnfs, of_workers
 from headrace.engine.link_counts import SinkCounts
-from headrace.engine.plan import Path
+from headrace.engine.plan_compiler import Path
 from headrace.engine.plan_document import Plan, PlanLink
 from headrace.engine.reading import Reading, WayTraffic, Wires, flow
 from headrace.record.counters import Counters

@@ -10,7 +10,7 @@ from collections.abc import Container
 from headrace.engine.counts import EngineCounts
 from headrace.engine.describe import Description
 from headrace.engine.place import PlacedSegment, Placement
-from headrace.engine.plan import Path, compile_plan, paths
+from headrace.engine.plan_compiler import Path, compile_plan, paths
 from headrace.engine.plan_document import Plan, PlanEngine
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from headrace.engine import counters as count
 from headrace.engine.counts import EngineCounts
-from headrace.engine.plan import Path
+from headrace.engine.plan_compiler import Path
 from headrace.engine.plan_document import Plan, chain_of
 from headrace.engine.running import RunningEngine
 from headrace.errors import HeadraceError

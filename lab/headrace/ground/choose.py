@@ -2,9 +2,9 @@
 """Which ground a study runs on: its hosting says so.
 
 A new ground is added here, its kind of hosting in spec/deployment.py (HOSTING_KINDS), and its keys
-of a Study in spec/forms.py. Chains of headrace's own functions are one ground with a
-point for each kind of hosting (chains.py: inline, process, container, vm). `tune` has a ground that
-no study asks for (tune/ground.py).
+of a Study in spec/forms.py. Chains of headrace's own functions are one ground with a point for each
+kind of hosting (own_chains.py: inline, process, container, vm). `tune` has a ground that no study
+asks for (tune/ground.py).
 
 Grounds are loaded when wanted: a run need not wait half a second for those of others.
 """
@@ -24,8 +24,8 @@ from headrace.spec.forms import hosting_kind
 from headrace.spec.study import GroundChoice, ground_of
 
 if TYPE_CHECKING:
-    from headrace.ground.chains import Chains
     from headrace.ground.offload.ground import OffloadGround
+    from headrace.ground.own_chains import Chains
     from headrace.ground.simulated.ground import SimulatedGround
 
 
@@ -79,6 +79,6 @@ class Grounds:
 
     @cached_property
     def _chains(self) -> Chains:
-        from headrace.ground.chains import Chains
+        from headrace.ground.own_chains import Chains
 
         return Chains(describe(find_engine()))

@@ -16,7 +16,7 @@ import numpy as np
 from headrace.engine.accounts import books, without_consumed
 from headrace.engine.counts import EngineCounts, ReplicaCounts, WorkerCounts
 from headrace.engine.link_counts import RingCounts
-from headrace.engine.plan import Path
+from headrace.engine.plan_compiler import Path
 from headrace.engine.plan_document import Plan
 from headrace.engine.reading import when_empty
 from headrace.engine.running import RunningEngine

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from headrace.engine.plan import Path
+from headrace.engine.plan_compiler import Path
 from headrace.engine.plan_document import Plan, PlanEngine, PlanInput, PlanLink, PlanSegment
 from headrace.engine.running import RunningEngine
 from headrace.ground.elastic_plant import ElasticEngine, SinkWindows

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from headrace.engine.counts import ClockInfo
-from headrace.engine.plan import Path, paths
+from headrace.engine.plan_compiler import Path, paths
 from headrace.engine.plan_document import Plan
 from headrace.engine.reading import Reading, flow, run
 from headrace.engine.running import RunningEngine

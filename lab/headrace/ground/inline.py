@@ -16,7 +16,7 @@ from headrace.engine.engine import Engine, EngineRefused
 from headrace.engine.figures import UNINTENDED, Context, observations
 from headrace.engine.look import EngineLook
 from headrace.engine.place import PlacedSegment, Placement, place
-from headrace.engine.plan import GENERATOR, SINK, compile_plan, direct_plan, paths
+from headrace.engine.plan_compiler import GENERATOR, SINK, compile_plan, direct_plan, paths
 from headrace.engine.plan_document import Plan, PlanClass, PlanEngine, PlanLocate
 from headrace.engine.reading import Reading, StartedLoad
 from headrace.engine.running import RunningEngine

@@ -9,7 +9,7 @@ from headrace.live.course import busy, per_second, replicas_of
 from headrace.live.scene import Scene
 from headrace.record.moment import Moment
 from headrace.record.segments import Segment
-from headrace.report.document import Cell, Column, Section, Table
+from headrace.report.document_model import Cell, Column, Section, Table
 
 HELD = ("lcore", Column("kept from working", "share"), Column("of it over 1 ms", "share"))
 HELD_WORTH = 0.001  # of the time between two looks

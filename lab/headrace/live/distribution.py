@@ -10,7 +10,7 @@ from headrace.live.scene import Scene
 from headrace.record.latency import Histogram, latency
 from headrace.record.moment import WayNow
 from headrace.report.charts import percentiles
-from headrace.report.document import Block, Chart, Column, Section, Table, Text, strokes
+from headrace.report.document_model import Block, Chart, Column, Section, Table, Text, strokes
 
 NONE = "No packet with a stamp has arrived in this trial."
 NOTE = "From the intended send time; of the trial that goes on, or was the last."

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import quote, urlencode
 
 from headrace.analyse import units
-from headrace.analyse.compare import Diff
+from headrace.analyse.diff import Diff
 from headrace.live.bundles import FigureKey, FigureRow, Folder, Listed, by_place
 from headrace.report.charts.trend import Trend, TrendDot, TrendLine
 from headrace.report.difference import document
-from headrace.report.document import (
+from headrace.report.document_model import (
     Block,
     Cell,
     Chart,

@@ -14,7 +14,7 @@ from headrace.measure.observer import TrialBegun
 from headrace.record.rows import Result
 from headrace.record.text import between
 from headrace.report.charts.trials import GoalBounds, SearchTrials, TrialDot
-from headrace.report.document import (
+from headrace.report.document_model import (
     Answer,
     Block,
     Cell,

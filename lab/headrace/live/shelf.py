@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 from fastapi.responses import HTMLResponse, PlainTextResponse, StreamingResponse
 
-from headrace.analyse.compare import diff
+from headrace.analyse.diff import diff
 from headrace.errors import HeadraceError
 from headrace.live.bundles import Folder
 from headrace.live.library import comparison, listing

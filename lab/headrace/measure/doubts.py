@@ -9,7 +9,7 @@ from headrace.record.rows import Trial
 from headrace.record.text import rate
 from headrace.record.verdict import Audit, Finding
 
-WIRE = "wire-"  # the rings in front of a chain (engine/plan.py)
+WIRE = "wire-"  # the rings in front of a chain (engine/plan_compiler.py)
 REFUSED_MIN = 1e-3  # lost at maximum rate; with less, the chain took what the generator could make
 SPARE_MIN = 0.05  # with so much to spare the ring is full all the time (docs/design/handover.md)
 GENERATOR_BUSY = 0.95  # of its time; one that the chain holds back finds no room in its ring

@@ -9,7 +9,7 @@ import random
 from functools import lru_cache
 from statistics import mean
 
-from headrace.engine.plan import isolated_cpus
+from headrace.engine.plan_compiler import isolated_cpus
 from headrace.ground.contract import Checked, Point
 from headrace.measure.outcome import Limits, Outcome
 from headrace.measure.series import RETRIES, SATURATED_S

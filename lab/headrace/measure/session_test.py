@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from headrace.analyse.compare import diff
+from headrace.analyse.diff import diff
 from headrace.analyse.report import report
 from headrace.collect.collector import Targets
 from headrace.errors import BadInput, HeadraceError

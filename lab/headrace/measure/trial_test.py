@@ -13,7 +13,7 @@ from hdrh.histogram import HdrHistogram
 from headrace.engine.counters import Sending
 from headrace.engine.counts_testdata import counts
 from headrace.engine.figures import UNINTENDED, Context, observations
-from headrace.engine.plan import Path as Way
+from headrace.engine.plan_compiler import Path as Way
 from headrace.engine.plan_document import Plan, PlanEngine, ring
 from headrace.engine.reading import Reading
 from headrace.engine.verify import ended_as_told, stood_still

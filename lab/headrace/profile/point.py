@@ -16,14 +16,14 @@ import yaml
 
 from headrace.engine import counters as count
 from headrace.engine.describe import Description
-from headrace.engine.plan import GENERATOR, SINK, Path, paths
+from headrace.engine.plan_compiler import GENERATOR, SINK, Path, paths
 from headrace.engine.plan_document import Plan, ring
 from headrace.engine.reading import sending
 from headrace.engine.running import RunningEngine
-from headrace.ground.chains import points_of
 from headrace.ground.contract import Offer
 from headrace.ground.floor import Floors
 from headrace.ground.inline import DeployedEngine, EnginePoint
+from headrace.ground.own_chains import points_of
 from headrace.layout.gaps import Gap
 from headrace.measure.results import result
 from headrace.measure.session import Session

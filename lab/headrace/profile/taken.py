@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from headrace.engine.describe import Description
-from headrace.engine.plan import GENERATOR, ways_of
+from headrace.engine.plan_compiler import GENERATOR, ways_of
 from headrace.layout.layout import SOURCE, Edge, Layout
 from headrace.profile.point import PointSample
 from headrace.profile.pricing import PricedPart, Taken

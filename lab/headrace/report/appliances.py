@@ -14,7 +14,7 @@ from headrace.record import own
 from headrace.record.figures import ApplicationFigures
 from headrace.record.rows import Result
 from headrace.report.charts.graphs import Graphs
-from headrace.report.document import (
+from headrace.report.document_model import (
     Block,
     Cell,
     Chart,

@@ -23,8 +23,8 @@ from headrace.report import html, plan, server
 from headrace.report.charts.bars import Bar, Piece, plain
 from headrace.report.charts.curves import Axes, Band, Series
 from headrace.report.charts.trend import Trend, TrendDot, TrendLine
-from headrace.report.document import Answer, Chart, Document, Section, curves
-from headrace.report.document_test import of_a_paper
+from headrace.report.document_model import Answer, Chart, Document, Section, curves
+from headrace.report.document_model_test import of_a_paper
 from headrace.report.measured import document
 from headrace.report.side_by_side_test import ground
 from headrace.report.side_by_side_test import shown as grounds

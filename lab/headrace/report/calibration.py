@@ -7,7 +7,7 @@ from headrace.analyse.units import NOT_KNOWN, ns, percent, significant, size
 from headrace.model.levels import memory
 from headrace.report.charts.curves import Axes, Band, Series
 from headrace.report.checks import Check, at_least, table
-from headrace.report.document import Answer, Cell, Column, Document, Section, Table, curves
+from headrace.report.document_model import Answer, Cell, Column, Document, Section, Table, curves
 from headrace.spec.calibration import Calibration, Classes, Figure, Placed, RingCost
 
 # Zheng et al. 2019, table 1: 2 x Xeon Platinum 8168, in core cycles. Another machine: beside, never

@@ -6,7 +6,7 @@ from __future__ import annotations
 from headrace.analyse.campaign import PACKETS
 from headrace.analyse.units import plural, pps, significant
 from headrace.record.campaign import CampaignOutput, CampaignPoint, CampaignRule
-from headrace.report.document import Column, Document, Items, Row, Section, Table
+from headrace.report.document_model import Column, Document, Items, Row, Section, Table
 
 
 def document(campaign: CampaignOutput, rule: CampaignRule) -> Document:

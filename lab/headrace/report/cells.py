@@ -9,7 +9,7 @@ from statistics import median
 
 from headrace.analyse import units
 from headrace.analyse.units import NOT_KNOWN, Scale
-from headrace.report.document import AtLeast, Below, Cell, Column, Kind, Link, Row, Table
+from headrace.report.document_model import AtLeast, Below, Cell, Column, Kind, Link, Row, Table
 
 _OWN: Mapping[Kind, Callable[[float, int], str]] = {
     "number": units.significant,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headrace.analyse.units import NOT_KNOWN, percent
-from headrace.report.document import Column, Section, Table
+from headrace.report.document_model import Column, Section, Table
 
 Text = Callable[[float], str]
 

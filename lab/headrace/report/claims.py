@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from headrace.analyse.claims import claimed_text, measured_text, run_claims, tally
 from headrace.record.claim import JudgedClaim
-from headrace.report.document import Column, Items, Row, Section, Table
+from headrace.report.document_model import Column, Items, Row, Section, Table
 
 _COLUMNS = (
     "claim",

@@ -6,9 +6,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from headrace.analyse import units
-from headrace.analyse.compare import FEWEST, ComparedResults, Diff, MetricChange
+from headrace.analyse.diff import FEWEST, ComparedResults, Diff, MetricChange
 from headrace.analyse.gate import name_of
-from headrace.report.document import Block, Code, Column, Document, Items, Section, Table, Text
+from headrace.report.document_model import (
+    Block,
+    Code,
+    Column,
+    Document,
+    Items,
+    Section,
+    Table,
+    Text,
+)
 
 _JUDGED = {
     "within-spread": "within the spread",

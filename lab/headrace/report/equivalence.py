@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from headrace.record.bundle import Bundle
 from headrace.record.equivalence import DifferingFrame, Equivalence, equivalences
-from headrace.report.document import Block, Column, Items, Row, Section, Table
+from headrace.report.document_model import Block, Column, Items, Row, Section, Table
 
 _NOTE = (
     "The same packets went through headrace's chain and through each engine, between the same "

@@ -12,7 +12,7 @@ from headrace.analyse.units import count, exact_percent, flat, ns, percent, plur
 from headrace.record.environment import Environment
 from headrace.record.rows import Goal, Result
 from headrace.report.appliances import used
-from headrace.report.document import (
+from headrace.report.document_model import (
     Block,
     Column,
     FactList,

@@ -9,7 +9,7 @@ from typing import Any
 from headrace.analyse.fitted import FittedResult, fitted_results, model_errors
 from headrace.analyse.units import percent, plural
 from headrace.record.bundle import Bundle
-from headrace.report.document import Column, Section, Table, Text
+from headrace.report.document_model import Column, Section, Table, Text
 
 
 def sections(bundle: Bundle) -> Iterator[Section]:

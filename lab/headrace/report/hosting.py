@@ -12,7 +12,7 @@ from headrace.model.hosting import best_case
 from headrace.record.rows import Measurement, Result
 from headrace.record.segments import Anatomy
 from headrace.report.charts.anatomy import FILLS, PARTS, AnatomyStack, anatomies
-from headrace.report.document import Below, Block, Chart, Column, Key, Section, Table
+from headrace.report.document_model import Below, Block, Chart, Column, Key, Section, Table
 from headrace.report.result_tables import rate_cell
 
 _CHAINS = "deployment.hosting.chains"

@@ -16,7 +16,7 @@ import headrace
 from headrace.errors import BadInput
 from headrace.report.cells import has_figures, number, scales
 from headrace.report.charts.svg import WIDTHS
-from headrace.report.document import Cell, Column, Document, Link, Picture, Table, seen
+from headrace.report.document_model import Cell, Column, Document, Link, Picture, Table, seen
 
 _BAR = 110.0  # pixels of the longest in a table's column of bars
 _WRAPS, _FOLDS = 60, 16  # characters of a text from which on its column is broken into lines

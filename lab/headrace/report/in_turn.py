@@ -13,7 +13,16 @@ from headrace.analyse.units import plural, signed_percent, significant
 from headrace.record.bundle import Bundle
 from headrace.record.estimates import Paired
 from headrace.report.charts.bars import Bar, Piece, plain
-from headrace.report.document import Block, Chart, Column, FactList, Items, Row, Section, Table
+from headrace.report.document_model import (
+    Block,
+    Chart,
+    Column,
+    FactList,
+    Items,
+    Row,
+    Section,
+    Table,
+)
 
 NAMES = "compared"  # in the bundle's resolved spec: what the sides are called
 _JUDGED = {"faster": "b is faster", "slower": "b is slower", "tie": "a tie"}

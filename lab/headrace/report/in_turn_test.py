@@ -6,7 +6,7 @@ from __future__ import annotations
 from headrace.analyse.paired import over
 from headrace.analyse.pairs import Comparison, PairedCapacities, PairedResults
 from headrace.analyse.summary import ResultKey
-from headrace.report.document import Document, Table
+from headrace.report.document_model import Document, Table
 from headrace.report.html import render
 from headrace.report.in_turn import section, sentence
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 
 from headrace.analyse.diagnosis import Diagnosis
-from headrace.analyse.evidence import deployment
+from headrace.analyse.rule_evidence import deployment
 from headrace.analyse.rules import SURROUNDINGS, explain
 from headrace.analyse.units import plural
 from headrace.collect.layers import Goodput, LayerFigure, Windows, figures
@@ -20,7 +20,7 @@ from headrace.collect.watch import STACK_ABSENT, stack_file, trial_times
 from headrace.record.own import sample_record, sample_text
 from headrace.record.rows import Result
 from headrace.report.charts.stack import softirqs, stages
-from headrace.report.document import (
+from headrace.report.document_model import (
     Block,
     Chart,
     Column,

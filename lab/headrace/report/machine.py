@@ -18,7 +18,7 @@ from headrace.record.frozen import Record
 from headrace.record.rows import ResultRow
 from headrace.record.segments import Limit
 from headrace.record.verdict import Verdict
-from headrace.report.document import Document
+from headrace.report.document_model import Document
 
 
 class SummaryRow(ResultKey):

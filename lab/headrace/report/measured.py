@@ -17,7 +17,7 @@ from headrace.report.charts import executions, latency_load, percentiles
 from headrace.report.charts.anatomy import AnatomyStack
 from headrace.report.charts.latency_load import Loads
 from headrace.report.charts.pipe import Flow
-from headrace.report.document import (
+from headrace.report.document_model import (
     Block,
     Chart,
     Code,

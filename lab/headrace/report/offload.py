@@ -11,7 +11,7 @@ from headrace.analyse.offload import MAX, OffloadMode, offload_modes, remarks, v
 from headrace.record.bundle import Bundle
 from headrace.record.chaos import ChaosOutcome, chaos_outcomes
 from headrace.record.convergence import old_changes
-from headrace.report.document import AtLeast, Cell, Column, Items, Row, Section, Table
+from headrace.report.document_model import AtLeast, Cell, Column, Items, Row, Section, Table
 
 _RATE = (Column("throughput", "rate", digits=4), Column("spread", "share", digits=2))
 _RATIOS = (

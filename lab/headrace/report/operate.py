@@ -10,7 +10,7 @@ from headrace.record.bundle import Bundle
 from headrace.record.operate import Decision, Operated, OperateLog, operate_logs
 from headrace.record.rows import Result
 from headrace.report.charts.operated import OperatedCourse, OperatedLine, OperatedPoint
-from headrace.report.document import (
+from headrace.report.document_model import (
     Chart,
     Column,
     Folded,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace.analyse.capacity import Part
-from headrace.analyse.compare import Diff, MetricChange
+from headrace.analyse.diff import Diff, MetricChange
 from headrace.analyse.report import Report, report
 from headrace.analyse.summary import AGREE_RATIO, summarise
 from headrace.analyse.units import ns
@@ -25,7 +25,7 @@ from headrace.record.verdict import Audit
 from headrace.report import html
 from headrace.report.charts import percentiles
 from headrace.report.charts.svg import WIDTHS
-from headrace.report.document import Column, Document, Section, Table
+from headrace.report.document_model import Column, Document, Section, Table
 from headrace.report.measured import document
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}

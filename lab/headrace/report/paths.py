@@ -15,7 +15,7 @@ from headrace.record.bundle import Bundle
 from headrace.record.counters import Counters, ReplicaReading
 from headrace.record.equivalence import equivalences
 from headrace.record.rows import Trial
-from headrace.report.document import Column, Row, Section, Table
+from headrace.report.document_model import Column, Row, Section, Table
 
 _NOTE = (
     "Shares are of lookups: a packet that goes through twice is looked up twice. Cycles are TSC "

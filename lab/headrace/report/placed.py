@@ -7,7 +7,7 @@ from headrace.analyse.units import NOT_KNOWN, percent, plural, significant
 from headrace.profile.settled import value_text
 from headrace.report.charts.bars import fills
 from headrace.report.charts.server_picture import DrawnCache, DrawnLcore, DrawnServer, Sockets
-from headrace.report.document import (
+from headrace.report.document_model import (
     Cell,
     Chart,
     Column,

@@ -9,7 +9,16 @@ from statistics import median
 from headrace.analyse.units import NOT_KNOWN, percent, pps, rate_scale, signed_percent, significant
 from headrace.layout.layout import joined
 from headrace.report.charts.bars import Bar, BarGroup, Bars, Panel, Piece
-from headrace.report.document import Block, Cell, Chart, Column, Document, Heading, Section, Table
+from headrace.report.document_model import (
+    Block,
+    Cell,
+    Chart,
+    Column,
+    Document,
+    Heading,
+    Section,
+    Table,
+)
 from headrace.spec.plan import ChainPlan, LayoutPlan, Reference
 from headrace.spec.profile import Speed
 

@@ -12,7 +12,7 @@ from headrace.record.points import points_of
 from headrace.record.segments import Anatomy
 from headrace.report.charts.anatomy import AnatomyStack
 from headrace.report.charts.curves import Axes, Series
-from headrace.report.document import Cell, Column, Row, Section, Table, Text, curves
+from headrace.report.document_model import Cell, Column, Row, Section, Table, Text, curves
 from headrace.report.hosting import anatomy, brief, parts, with_best_case, words
 from headrace.spec.group import Group
 

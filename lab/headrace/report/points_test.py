@@ -9,7 +9,7 @@ from typing import Any
 from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.rows import Result
 from headrace.record.verdict import Audit
-from headrace.report.document import Document
+from headrace.report.document_model import Document
 from headrace.report.hosting import with_best_case
 from headrace.report.html import render
 from headrace.report.points import delays, of_groups, scale, sections, stacks

@@ -15,7 +15,7 @@ from headrace.model.amat import (
 from headrace.model.stalls import memory_bound, not_from_memory
 from headrace.report.charts.curves import Axes, Band, Series
 from headrace.report.checks import at_least, table
-from headrace.report.document import Block, Cell, Column, Document, Section, Table, curves
+from headrace.report.document_model import Block, Cell, Column, Document, Section, Table, curves
 from headrace.report.profile_curves import spread, state_pmu, table_sections
 from headrace.spec.profile import Fit, Profile, ProfilePoint, Sweep
 

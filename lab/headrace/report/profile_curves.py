@@ -11,7 +11,7 @@ from headrace.analyse.units import pps, significant
 from headrace.model import amat
 from headrace.model.stalls import not_from_memory, stalled_for
 from headrace.report.charts.curves import Axes, Series
-from headrace.report.document import Block, Cell, Column, Section, Table, Text, curves
+from headrace.report.document_model import Block, Cell, Column, Section, Table, Text, curves
 from headrace.spec.profile import Fit, MedianRange, Profile, TablePoint, TableSweep
 
 _STEPS = 60

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.report import profile_curves
 from headrace.report.charts.curves import Lines
-from headrace.report.document import Chart, Section, Table
+from headrace.report.document_model import Chart, Section, Table
 from headrace.spec.profile import (
     Fit,
     MedianRange,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from headrace.analyse.units import plural, pps
 from headrace.report.charts.curves import Axes, Series
-from headrace.report.document import Cell, Column, Document, Row, Section, Table, curves
+from headrace.report.document_model import Cell, Column, Document, Row, Section, Table, curves
 from headrace.spec.provision import Provision, ServersNeeded
 
 

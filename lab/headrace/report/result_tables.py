@@ -13,7 +13,7 @@ from headrace.analyse.report import ReportGroup
 from headrace.analyse.summary import Spread, Summary
 from headrace.analyse.units import exact_percent, percent
 from headrace.record.text import between
-from headrace.report.document import AtLeast, Below, Cell, Column, Medium, Row, Table
+from headrace.report.document_model import AtLeast, Below, Cell, Column, Medium, Row, Table
 
 
 class Field(NamedTuple):

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from headrace.analyse.units import NOT_KNOWN, size
-from headrace.report.document import Cell, Column, Document, Section, Table
+from headrace.report.document_model import Cell, Column, Document, Section, Table
 from headrace.spec.server import Cpus, Nic, NumaNode, Server
 
 

@@ -23,7 +23,7 @@ from headrace.record.claim import JudgedClaim
 from headrace.record.points import PointRow
 from headrace.record.rows import Result
 from headrace.report.charts.curves import Axes, Series
-from headrace.report.document import (
+from headrace.report.document_model import (
     Block,
     Cell,
     Chart,

@@ -22,7 +22,7 @@ from headrace.record.testdata import environment
 from headrace.record.verdict import Audit
 from headrace.report import html, side_by_side
 from headrace.report.charts.curves import Lines
-from headrace.report.document import Chart, Document, Items, Table
+from headrace.report.document_model import Chart, Document, Items, Table
 from headrace.spec.claim import Claim
 
 CHAINS = "deployment.hosting.chains"

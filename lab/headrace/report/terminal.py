@@ -15,7 +15,7 @@ from headrace.report.cells import Scales, has_figures, scales
 from headrace.report.charts.bars import Bars
 from headrace.report.charts.bars_text import drawn
 from headrace.report.charts.pipe import Flow
-from headrace.report.document import (
+from headrace.report.document_model import (
     Block,
     Chart,
     Code,

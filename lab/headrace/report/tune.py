@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from headrace.record.rows import Result
-from headrace.report.document import Block, Cell, Column, Document, Row, Section, Table, Text
+from headrace.report.document_model import Block, Cell, Column, Document, Row, Section, Table, Text
 from headrace.tune.gains import (
     FINDINGS,
     GAIN,

@@ -9,7 +9,7 @@ from headrace.analyse.report import report
 from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.rows import Bounds
 from headrace.report.cells import scales
-from headrace.report.document import Below
+from headrace.report.document_model import Below
 from headrace.report.hosting import brief
 from headrace.report.result_tables import results
 

@@ -12,7 +12,7 @@ from headrace.collect.collector import cpu_times_s
 from headrace.collect.virtual_switch import BRIDGE
 from headrace.ground.appliances.fabric import bridges_of
 from headrace.ground.appliances.graph import ChargeReading
-from headrace.host import cpu
+from headrace.host import cpu_time
 from headrace.host.scheduling import snapshot
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def read(deployed: RunningGraph) -> ChargeReading:
     return ChargeReading(
         at_s=time.monotonic(),
         groups=groups,
-        busy_s=cpu.busy_seconds(),
+        busy_s=cpu_time.busy_seconds(),
         stolen_ns={f"CPU {n}": stolen[n] for n in sorted(os.sched_getaffinity(0) & set(stolen))},
         forwarded=forwarded,
         spent=spent,
@@ -41,7 +41,7 @@ def read(deployed: RunningGraph) -> ChargeReading:
 
 def _groups(deployed: RunningGraph) -> dict[str, float]:
     """Control groups of all that belongs to the run and is not the lab itself."""
-    seconds = {name: cpu.cpu_seconds(pid) for name, pid in deployed.pids.items()}
+    seconds = {name: cpu_time.cpu_seconds(pid) for name, pid in deployed.pids.items()}
     for name, pid in deployed.switch_pids.items():
         times = cpu_times_s(pid)
         seconds[name] = None if times is None else sum(times)

@@ -28,7 +28,7 @@ from headrace.ground.appliances.graph import (
     environment,
 )
 from headrace.ground.appliances.sriov import Sriov
-from headrace.host import cpu, netlink, runtime
+from headrace.host import cpu_time, netlink, runtime
 from headrace.host.ledger import Ledger
 from headrace.host.plumbing import (
     InterfaceCount,
@@ -115,7 +115,7 @@ class RunningGraph(ApplianceGraph):
             with self.watch.phase("waiting for health"):
                 list(pool.map(self._wait, containers))
         for pid in self.pids.values():
-            cpu.shield(pid)
+            cpu_time.shield(pid)
 
     def _find_users(self, probe: str) -> None:
         without = runtime.way(probe).without_users

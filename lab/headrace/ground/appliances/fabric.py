@@ -12,7 +12,7 @@ from pathlib import Path
 
 from headrace.errors import HeadraceError
 from headrace.ground.appliances.addressing import NodeInterface
-from headrace.host import cpu, netlink
+from headrace.host import cpu_time, netlink
 from headrace.host.ledger import Ledger
 from headrace.host.openvswitch import OpenVswitch
 from headrace.host.plumbing import (
@@ -217,7 +217,7 @@ class Ovs(Fabric):
         self.namespace, self.merges = self.switch.namespace, False
         # As the containers: a bridge forwards on the CPU time of those.
         for pid in self.switch.daemons:
-            cpu.shield(pid)
+            cpu_time.shield(pid)
         self.processes[VSWITCHD] = self.switch.pid
 
     def add_lan(self, lan: int) -> None:

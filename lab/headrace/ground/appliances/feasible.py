@@ -11,7 +11,7 @@ from headrace.ground.appliances.expanded import Expanded, GraphPoint, tester_lco
 from headrace.ground.appliances.forwarding import LIMITED, reservable
 from headrace.ground.appliances.graph import Supply
 from headrace.ground.appliances.sriov import no_mirror
-from headrace.host.cpu import listed
+from headrace.host.cpu_time import listed
 from headrace.host.openvswitch import find_tool
 from headrace.host.programs import find_engine
 from headrace.host.sriov import choose_nic

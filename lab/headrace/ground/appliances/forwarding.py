@@ -30,7 +30,7 @@ from pathlib import Path
 
 from headrace.collect.collector import thread_ns
 from headrace.errors import HeadraceError
-from headrace.host.cpu import listed
+from headrace.host.cpu_time import listed
 from headrace.host.plumbing import offload, within
 
 PERIOD_NS = 1_000_000  # longer, and a veth's ring of 256 packets is what limits

@@ -18,7 +18,7 @@ from headrace.ground.appliances.load.http import uris
 from headrace.ground.appliances.load.packets import make_plan
 from headrace.ground.appliances.observed import asked_s
 from headrace.ground.catalogue import catalogue
-from headrace.host.cpu import listed
+from headrace.host.cpu_time import listed
 from headrace.host.programs import find_engine
 from headrace.spec.workload import Http, Packets
 

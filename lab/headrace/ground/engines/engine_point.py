@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from headrace.engine.plan import paths
+from headrace.engine.plan_compiler import paths
 from headrace.engine.plan_document import Plan
 from headrace.ground.contract import Offer, Site
 from headrace.ground.engine_check import PlanCheck

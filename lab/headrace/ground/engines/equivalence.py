@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.engine.engine import Engine
-from headrace.engine.plan import GENERATOR, paths
-from headrace.engine.plan import Path as Way
+from headrace.engine.plan_compiler import GENERATOR, paths
+from headrace.engine.plan_compiler import Path as Way
 from headrace.engine.plan_document import PlanInput, PlanLink, PlanSegment
 from headrace.engine.running import RunningEngine
 from headrace.errors import HeadraceError

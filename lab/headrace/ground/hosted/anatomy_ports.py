@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from headrace.engine.counts import EngineCounts
 from headrace.engine.link_counts import LinkTimes
-from headrace.engine.plan import Path
+from headrace.engine.plan_compiler import Path
 from headrace.ground.hosted.anatomy_parts import grown, made_of
 from headrace.ground.hosted.parts import Vnf
 from headrace.ground.hosted.run_queue import mean_wait_ns

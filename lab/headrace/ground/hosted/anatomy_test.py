@@ -9,7 +9,7 @@ import pytest
 
 from headrace.engine.counts import EngineCounts, RunQueueCounts
 from headrace.engine.counts_testdata import counts
-from headrace.engine.plan import Path
+from headrace.engine.plan_compiler import Path
 from headrace.ground.hosted.anatomy import anatomy
 from headrace.ground.hosted.anatomy_ports import IN_MACHINES, IN_SWITCH
 from headrace.ground.hosted.parts import Face, Vnf

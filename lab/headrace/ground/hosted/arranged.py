@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from headrace.engine.describe import Description, files_in, with_absolute_files
 from headrace.engine.place import Placement
-from headrace.engine.plan import data_bytes, paths
+from headrace.engine.plan_compiler import data_bytes, paths
 from headrace.engine.plan_document import (
     Plan,
     PlanEngine,

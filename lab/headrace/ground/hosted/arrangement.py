@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.engine.place import PlacedSegment, Placement, check_told
-from headrace.engine.plan import paths
+from headrace.engine.plan_compiler import paths
 from headrace.ground.hosted.cpus import Describe, describe_cpu, pin, without_siblings
 from headrace.ground.hosted.parts import NIC, RUN, Face, Vnf, switch_cpu
 from headrace.ground.hosted.ports import ports_cpu

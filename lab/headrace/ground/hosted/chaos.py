@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from headrace.engine.link_counts import ShmCounts
-from headrace.engine.plan import Path
+from headrace.engine.plan_compiler import Path
 from headrace.engine.reading import sending
 from headrace.errors import HeadraceError
 from headrace.ground.contract import ChainHealth

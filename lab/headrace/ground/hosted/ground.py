@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from headrace.collect.collector import Targets, WatchedProcess
 from headrace.collect.watch import targets_of
-from headrace.engine.plan import direct_plan
+from headrace.engine.plan_compiler import direct_plan
 from headrace.engine.plan_document import Plan
 from headrace.engine.reading import Reading
 from headrace.ground import catalogue

@@ -9,7 +9,7 @@ from typing import Literal
 from headrace.engine.buffers import buffers
 from headrace.engine.describe import Description
 from headrace.engine.place import Placement
-from headrace.engine.plan import GENERATOR, SINK, Path, data_bytes, paths, wire_size
+from headrace.engine.plan_compiler import GENERATOR, SINK, Path, data_bytes, paths, wire_size
 from headrace.engine.plan_document import (
     SINK_LINK,
     Params,

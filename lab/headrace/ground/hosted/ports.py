@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from headrace.engine.buffers import buffers
 from headrace.engine.describe import Description
 from headrace.engine.place import Placement
-from headrace.engine.plan import SINK, data_bytes, paths, wire_size
+from headrace.engine.plan_compiler import SINK, data_bytes, paths, wire_size
 from headrace.engine.plan_document import (
     Params,
     Plan,

@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.engine.buffers import buffers
 from headrace.engine.describe import Description
-from headrace.engine.plan import SINK, paths
+from headrace.engine.plan_compiler import SINK, paths
 from headrace.engine.plan_document import Plan, PlanEngine, PlanLink, passing
 from headrace.ground.hosted.cpus import Cpu, describe_cpu
 from headrace.ground.hosted.host import ends, leaves_by, sending

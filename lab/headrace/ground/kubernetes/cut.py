@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from headrace.engine.plan import GENERATOR, SINK
+from headrace.engine.plan_compiler import GENERATOR, SINK
 from headrace.engine.plan_document import (
     Plan,
     PlanEngine,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from headrace.engine.plan import GENERATOR, SINK
+from headrace.engine.plan_compiler import GENERATOR, SINK
 from headrace.engine.plan_document import (
     SINK_LINK,
     Plan,
@@ -27,7 +27,7 @@ def segment(name: str, cpu: int, node: str, ways: dict[str, tuple[str, str]]) ->
 
 
 def pipeline() -> Plan:
-    """Both ways through a and b, as engine/plan.py compiles a pipeline of them."""
+    """Both ways through a and b, as engine/plan_compiler.py compiles a pipeline of them."""
     there = {"forward": ("wire-forward", "to-b"), "reverse": ("to-a-r", "back-reverse")}
     back = {"forward": ("to-b", "back-forward"), "reverse": ("wire-reverse", "to-a-r")}
     rings = ("wire-forward", "wire-reverse", "to-b", "to-a-r", "back-forward", "back-reverse")

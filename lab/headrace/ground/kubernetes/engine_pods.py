@@ -22,7 +22,7 @@ from headrace.ground.kubernetes.tunnel import Tunnel
 from headrace.ground.kubernetes.waiting import ended
 from headrace.ground.wired.pair import beside
 from headrace.host.cluster import Cluster
-from headrace.host.cpu import listed
+from headrace.host.cpu_time import listed
 from headrace.host.scheduling import Snapshot, Thread
 from headrace.host.tool import last_words, printable
 from headrace.record.pods import PodPlace

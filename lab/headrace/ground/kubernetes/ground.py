@@ -13,9 +13,9 @@ from headrace.errors import BadInput, bad_value
 from headrace.ground.appliances.expanded import expand_study
 from headrace.ground.appliances.ground import AppliancePoint, Running, inputs
 from headrace.ground.contract import AboutCluster, Checked, Site
-from headrace.ground.kubernetes.chains import PodChains
 from headrace.ground.kubernetes.manifests import Attachment, PodNetwork, manifests
 from headrace.ground.kubernetes.nodes import ClusterNodes, in_registry
+from headrace.ground.kubernetes.own_chains import PodChains
 from headrace.ground.kubernetes.places import note
 from headrace.ground.kubernetes.pods import PodGraph, namespace_of
 from headrace.spec.collect import Collect

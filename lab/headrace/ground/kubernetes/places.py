@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from headrace.host.cpu import listed
+from headrace.host.cpu_time import listed
 from headrace.record.bundle import write_whole
 from headrace.record.pods import PODS, DeployedPodPlaces, PodPlace
 

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path as FilePath
 from typing import Any
 
-from headrace.engine.plan import Path
+from headrace.engine.plan_compiler import Path
 from headrace.engine.plan_document import SINK_LINK, Plan, PlanInput, PlanLink, passing, ring
 from headrace.engine.reading import sending
 from headrace.errors import HeadraceError
@@ -23,7 +23,7 @@ from headrace.ground.contract import ChainHealth, Offer, Site, resolved_of
 from headrace.ground.offload import namespaces
 from headrace.ground.offload.daemons import programs
 from headrace.ground.offload.fpm import destinations, prefixes, write_addresses
-from headrace.ground.offload.plan import ROUTER, macs
+from headrace.ground.offload.router_plan import ROUTER, macs
 from headrace.ground.offload.service import Service
 from headrace.ground.offload.up import ServiceUp
 from headrace.host import netlink

@@ -17,7 +17,7 @@ from headrace.ground.contract import Site
 from headrace.ground.offload import namespaces
 from headrace.ground.offload.daemons import Daemons
 from headrace.ground.offload.needs import checked
-from headrace.ground.offload.plan import ROUTER, compile_plan
+from headrace.ground.offload.router_plan import ROUTER, compile_plan
 from headrace.host.ledger import Ledger
 from headrace.host.memory import provide
 from headrace.host.programs import find_engine

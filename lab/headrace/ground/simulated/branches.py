@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headrace.engine.describe import Description
-from headrace.engine.plan import ways_of
+from headrace.engine.plan_compiler import ways_of
 from headrace.errors import unknown
 from headrace.layout.layout import SOURCE, Edge
 from headrace.spec.document import Document

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from headrace.engine.describe import Description, describe
 from headrace.engine.place import Placement, Topology, place
-from headrace.engine.plan import GENERATOR, SINK, check_nodes
+from headrace.engine.plan_compiler import GENERATOR, SINK, check_nodes
 from headrace.ground.computed import Computed, about_server
 from headrace.ground.contract import AboutServer, Checked, Offer, Site, resolved_of
 from headrace.ground.engine_check import input_files

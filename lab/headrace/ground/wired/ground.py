@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from headrace.collect.collector import Targets, WatchedProcess
 from headrace.engine.place import place
-from headrace.engine.plan import direct_plan
+from headrace.engine.plan_compiler import direct_plan
 from headrace.engine.plan_document import Plan, PlanEngine
 from headrace.engine.reading import Reading
 from headrace.engine.running import RunningEngine

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from headrace.engine.buffers import buffers
 from headrace.engine.describe import Description
 from headrace.engine.place import Placement
-from headrace.engine.plan import GENERATOR, SINK, Path, compile_plan, data_bytes, paths
+from headrace.engine.plan_compiler import GENERATOR, SINK, Path, compile_plan, data_bytes, paths
 from headrace.engine.plan_document import (
     SINK_LINK,
     Params,

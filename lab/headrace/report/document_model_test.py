@@ -18,7 +18,7 @@ from headrace.record.bundle import Bundle
 from headrace.report import html, server, terminal
 from headrace.report.charts.anatomy import AnatomyStack
 from headrace.report.charts.curves import Axes, Band, Series
-from headrace.report.document import (
+from headrace.report.document_model import (
     AtLeast,
     Column,
     Document,

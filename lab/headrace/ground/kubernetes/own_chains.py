@@ -13,7 +13,7 @@ from headrace.collect.collector import Targets
 from headrace.engine.describe import describe
 from headrace.engine.engine import EngineRefused
 from headrace.engine.place import PlacedSegment, Placement
-from headrace.engine.plan import check_nodes, compile_plan, direct_plan
+from headrace.engine.plan_compiler import check_nodes, compile_plan, direct_plan
 from headrace.engine.plan_document import Plan
 from headrace.engine.reading import Reading
 from headrace.engine.traffic import refusal

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from headrace.engine.describe import Description, check_file, describe
 from headrace.engine.place import usable_cpus
-from headrace.engine.plan import check_nodes
+from headrace.engine.plan_compiler import check_nodes
 from headrace.errors import BadInput
 from headrace.ground.contract import Checked
 from headrace.ground.dry import DryRuns

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.engine.describe import Description
 from headrace.engine.place import place
-from headrace.engine.plan import check_nodes, compile_plan
+from headrace.engine.plan_compiler import check_nodes, compile_plan
 from headrace.engine.plan_document import Plan, PlanEngine, chain_of
 from headrace.errors import BadInput
 from headrace.spec import document

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.analyse.compare import Diff, MetricChange, Significance, diff, permutation_p
+from headrace.analyse.diff import Diff, MetricChange, Significance, diff, permutation_p
 from headrace.analyse.summary import ResultKey
 from headrace.record.bundle import Bundle
 from headrace.record.testdata import make_bundle
