@@ -1,21 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosted chains: latency in its parts, and results with the additive line beside them."""
+"""Hosted chains: latency in its parts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from headrace.analyse.summary import summarise
 from headrace.analyse.units import flow, ns, plural
-from headrace.model.hosting import best_case
-from headrace.record.rows import Measurement, Result
+from headrace.record.rows import Measurement
 from headrace.record.segments import Anatomy
 from headrace.report.charts.anatomy import FILLS, PARTS, AnatomyStack, anatomies
-from headrace.report.document_model import Below, Block, Chart, Column, Key, Section, Table
-from headrace.report.result_tables import rate_cell
-
-_CHAINS = "deployment.hosting.chains"
+from headrace.report.document_model import Block, Chart, Column, Key, Section, Table
 
 
 def stack_of(measured: Measurement) -> AnatomyStack:
@@ -61,50 +55,6 @@ def below_floor(measured: Sequence[Measurement]) -> str:
         f"tester's floor ({ns(floor)}), whose calibration was disturbed: the generator's part is "
         "not known"
     )
-
-
-def brief(result: Result) -> dict[str, Any]:
-    """What a paper's figures have of a result."""
-    delay = result.latency_ns
-    shown = rate_cell(summarise([result])[0])
-    return {
-        "goal": result.goal,
-        "load_pps": result.load_pps,
-        "throughput_pps": None if isinstance(shown, Below) else result.throughput_pps,
-        "throughput": shown,
-        "throughput_gbps_l2": result.throughput_gbps_l2,
-        "loss_ratio": result.loss_ratio,
-        "latency_mean_us": None if delay is None else delay.mean / 1e3,
-        "latency_p99_us": None if delay is None else delay.p99 / 1e3,
-        "jitter_us": None if result.ipdv_ns_mean is None else result.ipdv_ns_mean / 1e3,
-        "anatomy": None
-        if result.anatomy is None or result.below_floor
-        else result.anatomy.model_dump(),
-        "verdict": result.audit.verdict,
-        "labels": list(result.labels),
-    }
-
-
-def with_best_case(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Beside each result of n chains n times what one chain of the same group and settings had."""
-    single: dict[tuple[str, str, str], float] = {}
-    for row in rows:
-        if row["values"].get(_CHAINS) == 1:
-            for one in row["results"]:
-                single[(row["group"], _rest(row), one["goal"])] = one["throughput_pps"]
-    completed = []
-    for row in rows:
-        chains, results = row["values"].get(_CHAINS), []
-        for one in row["results"]:
-            alone = single.get((row["group"], _rest(row), one["goal"]))
-            best = best_case(alone, chains) if alone and chains and one["goal"] != "fixed" else None
-            results.append({**one, "best_case_pps": best})
-        completed.append({**row, "results": results})
-    return completed
-
-
-def _rest(row: dict[str, Any]) -> str:
-    return repr(sorted((k, str(v)) for k, v in row["values"].items() if k != _CHAINS))
 
 
 def words(value: object) -> str:

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -17,27 +16,7 @@ from headrace.record.figures import LatencyFloor
 from headrace.record.segments import Anatomy
 from headrace.report.charts.anatomy import PARTS, AnatomyStack, anatomies
 from headrace.report.charts.svg import WIDE
-from headrace.report.hosting import with_best_case, words
-
-
-def row(chains: int, wait: str, pps: float, goal: str = "ndr") -> dict[str, Any]:
-    values = {"deployment.hosting.chains": chains, "deployment.hosting.wait": wait}
-    results = [{"goal": goal, "throughput_pps": pps}]
-    return {"group": "g", "point": f"{chains}{wait}", "values": values, "results": results}
-
-
-def best(rows: list[dict[str, Any]]) -> list[float | None]:
-    return [one["best_case_pps"] for row in with_best_case(rows) for one in row["results"]]
-
-
-def test_additive_line_is_of_the_same_settings() -> None:
-    rows = [row(1, "poll", 10.0), row(4, "poll", 25.0), row(1, "adaptive", 20.0)]
-    assert best([*rows, row(8, "adaptive", 1.0)]) == [10.0, 40.0, 20.0, 160.0]
-
-
-def test_no_line_without_one_chain_or_at_a_fixed_load() -> None:
-    assert best([row(4, "poll", 25.0)]) == [None]
-    assert best([row(1, "poll", 5.0, "fixed"), row(4, "poll", 5.0, "fixed")]) == [None, None]
+from headrace.report.hosting import words
 
 
 def test_stack_is_to_scale() -> None:

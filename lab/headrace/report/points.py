@@ -3,20 +3,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from headrace.analyse.summary import summarise
+from headrace.analyse.units import plural
+from headrace.model.hosting import best_case
 from headrace.record.bundle import Bundle
-from headrace.record.points import points_of
+from headrace.record.points import PointRow, points_of
+from headrace.record.rows import Result
 from headrace.record.segments import Anatomy
 from headrace.report.charts.anatomy import AnatomyStack
 from headrace.report.charts.curves import Axes, Series
-from headrace.report.document_model import Cell, Column, Row, Section, Table, Text, curves
-from headrace.report.hosting import anatomy, brief, parts, with_best_case, words
+from headrace.report.document_model import Below, Cell, Column, Row, Section, Table, Text, curves
+from headrace.report.hosting import anatomy, parts, words
+from headrace.report.result_tables import rate_cell
 from headrace.spec.group import Group
 
-Point = dict[str, Any]
 _CHAINS = "deployment.hosting.chains"
 _COLUMNS = (
     "point",
@@ -31,16 +34,69 @@ _COLUMNS = (
 )
 
 
+@dataclass(frozen=True)
+class PointResult:
+    """What a paper's figures have of a result."""
+
+    goal: str
+    load_pps: float
+    throughput: Cell
+    throughput_pps: float | None
+    loss_ratio: float
+    latency_mean_us: float | None
+    latency_p99_us: float | None
+    jitter_us: float | None
+    anatomy: Anatomy | None
+    verdict: str
+    best_case_pps: float | None = None  # n times what one chain had
+
+    @classmethod
+    def of(cls, result: Result) -> PointResult:
+        delay, shown = result.latency_ns, rate_cell(summarise([result])[0])
+        return cls(
+            goal=result.goal,
+            load_pps=result.load_pps,
+            throughput=shown,
+            throughput_pps=None if isinstance(shown, Below) else result.throughput_pps,
+            loss_ratio=result.loss_ratio,
+            latency_mean_us=None if delay is None else delay.mean / 1e3,
+            latency_p99_us=None if delay is None else delay.p99 / 1e3,
+            jitter_us=None if result.ipdv_ns_mean is None else result.ipdv_ns_mean / 1e3,
+            anatomy=None if result.below_floor else result.anatomy,
+            verdict=result.audit.verdict,
+        )
+
+
+@dataclass(frozen=True)
+class MeasuredPoint:
+    """A point of the study, and what was measured of it."""
+
+    row: PointRow
+    results: tuple[PointResult, ...] = ()
+
+    @property
+    def chains(self) -> int | None:
+        count: int | None = self.row.values.get(_CHAINS)
+        return count
+
+    @property
+    def others(self) -> dict[str, object]:
+        """What was swept besides the number of chains."""
+        return {key: value for key, value in self.row.values.items() if key != _CHAINS}
+
+
 def sections(bundle: Bundle) -> tuple[Section, ...]:
     """A study's points by group; none where it has no groups."""
-    points: list[Point] = [one.model_dump(exclude_none=True) for one in points_of(bundle)]
+    points = points_of(bundle)
     if not points or not bundle.spec_given:
         return ()
     given = bundle.spec_data
     groups = {name: Group.model_validate(group) for name, group in given["groups"].items()}
     results = bundle.results()
     rows = [
-        point | {"results": [brief(one) for one in results if one.chain == point["point"]]}
+        MeasuredPoint(
+            point, tuple(PointResult.of(one) for one in results if one.chain == point.point)
+        )
         for point in points
     ]
     computed = bool(results) and all(one.ground == "predicted" for one in results)
@@ -48,22 +104,43 @@ def sections(bundle: Bundle) -> tuple[Section, ...]:
     return of_groups(groups, given.get("paper", ""), with_best_case(rows), how)
 
 
+def with_best_case(rows: Sequence[MeasuredPoint]) -> list[MeasuredPoint]:
+    """Beside each result of n chains n times what one chain of the same group and settings had."""
+    single = {
+        (row.row.group, repr(row.others), one.goal): one.throughput_pps
+        for row in rows
+        for one in row.results
+        if row.chains == 1
+    }
+
+    def beside(row: MeasuredPoint, one: PointResult) -> PointResult:
+        alone = single.get((row.row.group, repr(row.others), one.goal))
+        if not alone or not row.chains or one.goal == "fixed":
+            return one
+        return replace(one, best_case_pps=best_case(alone, row.chains))
+
+    return [replace(row, results=tuple(beside(row, one) for one in row.results)) for row in rows]
+
+
 def of_groups(
-    groups: Mapping[str, Group], paper: str, rows: Sequence[Point], how: str = "measured here"
+    groups: Mapping[str, Group],
+    paper: str,
+    rows: Sequence[MeasuredPoint],
+    how: str = "measured here",
 ) -> tuple[Section, ...]:
-    measured = sum(bool(row["results"]) for row in rows)
+    measured = sum(bool(row.results) for row in rows)
     origin = f"{paper}: " if paper else ""
     text = f"{origin}{measured} of {len(rows)} points {how}."
     sections = [Section("Points", blocks=(Text(text),))]
     for name, group in groups.items():
-        mine = [row for row in rows if row["group"] == name]
+        mine = [row for row in rows if row.row.group == name]
         if mine:
             sections += _sections(name, group, mine)
     return tuple(sections)
 
 
-def _sections(name: str, group: Group, rows: Sequence[Point]) -> Iterator[Section]:
-    goals = list(dict.fromkeys(one["goal"] for row in rows for one in row["results"]))
+def _sections(name: str, group: Group, rows: Sequence[MeasuredPoint]) -> Iterator[Section]:
+    goals = list(dict.fromkeys(one.goal for row in rows for one in row.results))
     for goal in goals:
         throughput = goal != "fixed"
         shown = scale(rows, goal) if throughput else delays(rows, goal)
@@ -82,41 +159,42 @@ def _sections(name: str, group: Group, rows: Sequence[Point]) -> Iterator[Sectio
     yield Section(f"{name}: all points{figures}", group.about, tuple(tables))
 
 
-def scale(rows: Sequence[Point], goal: str) -> list[Series]:
+def scale(rows: Sequence[MeasuredPoint], goal: str) -> list[Series]:
     """Over the number of chains, one line for each of the other settings; beside it the additive
     line, n times what one chain had."""
     shown = []
-    for name, points in _by_setting(rows, goal, "throughput_pps").items():
+    for name, points in _by_setting(rows, goal, lambda one: one.throughput_pps).items():
         shown.append(Series(name or "measured", points))
-        best = _by_setting(rows, goal, "best_case_pps").get(name, ())
+        best = _by_setting(rows, goal, lambda one: one.best_case_pps).get(name, ())
         if len(best) > 1:
             shown.append(Series(f"n x {name or 'one'}", best, marks=False))
     return shown
 
 
-def delays(rows: Sequence[Point], goal: str) -> list[Series]:
-    curves = _by_setting(rows, goal, "latency_mean_us", 1.0)
+def delays(rows: Sequence[MeasuredPoint], goal: str) -> list[Series]:
+    curves = _by_setting(rows, goal, lambda one: one.latency_mean_us, 1.0)
     return [Series(name or "mean", points) for name, points in curves.items()]
 
 
 def _by_setting(
-    rows: Sequence[Point], goal: str, key: str, factor: float = 1e-3
+    rows: Sequence[MeasuredPoint],
+    goal: str,
+    figure: Callable[[PointResult], float | None],
+    factor: float = 1e-3,
 ) -> dict[str, tuple[tuple[float, float], ...]]:
     """Points by what was set apart from the number of chains; what is nought has no logarithm."""
     curves: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
-        chains = row["values"].get(_CHAINS)
-        for one in row["results"]:
-            if chains is not None and one["goal"] == goal and (one[key] or 0) > 0:
-                curves.setdefault(_setting(row), []).append((float(chains), one[key] * factor))
+        for one in row.results:
+            value = figure(one) or 0.0
+            if row.chains is not None and one.goal == goal and value > 0:
+                curves.setdefault(_setting(row), []).append((float(row.chains), value * factor))
     return {name: tuple(sorted(points)) for name, points in curves.items()}
 
 
-def _setting(row: Point) -> str:
+def _setting(row: MeasuredPoint) -> str:
     return ", ".join(
-        f"{key.rpartition('.')[2]} {_short(value)}"
-        for key, value in row["values"].items()
-        if key != _CHAINS
+        f"{key.rpartition('.')[2]} {_short(value)}" for key, value in row.others.items()
     )
 
 
@@ -125,45 +203,44 @@ def _short(value: object) -> str:
     return shown if len(shown) <= 24 else shown[:23] + "…"
 
 
-def _label(row: Point) -> str:
-    chains = row["values"].get(_CHAINS)
-    vnfs = "" if chains is None else f"{chains} chain{'s' if chains != 1 else ''}"
-    return ", ".join(part for part in (vnfs, _setting(row)) if part) or str(row["point"])
+def _label(row: MeasuredPoint) -> str:
+    vnfs = "" if row.chains is None else plural(row.chains, "chain")
+    return ", ".join(part for part in (vnfs, _setting(row)) if part) or row.row.point
 
 
-def _brief(row: Point) -> str:
+def _brief(row: MeasuredPoint) -> str:
     """Values without their names, as a bar's name has little room."""
-    others = (_short(value) for key, value in row["values"].items() if key != _CHAINS)
-    chains = row["values"].get(_CHAINS)
-    return ", ".join(["" if chains is None else f"{chains} x", *others]).strip(", ")
+    others = map(_short, row.others.values())
+    return ", ".join(["" if row.chains is None else f"{row.chains} x", *others]).strip(", ")
 
 
-def stacks(rows: Sequence[Point]) -> Iterator[AnatomyStack]:
+def stacks(rows: Sequence[MeasuredPoint]) -> Iterator[AnatomyStack]:
     for row in rows:
-        for one in row["results"]:
-            if one["anatomy"] is not None:
-                name = f"{_brief(row)}, {one['load_pps'] / 1e3:.4g} kpps"
-                ns = parts(Anatomy.model_validate(one["anatomy"]))
-                yield AnatomyStack(name, tuple(part / 1e3 for part in ns))
+        for one in row.results:
+            if one.anatomy is not None:
+                name = f"{_brief(row)}, {one.load_pps / 1e3:.4g} kpps"
+                yield AnatomyStack(name, tuple(part / 1e3 for part in parts(one.anatomy)))
 
 
-def _rows(points: Sequence[Point]) -> Iterator[Row]:
+def _rows(points: Sequence[MeasuredPoint]) -> Iterator[Row]:
     for point in points:
         label = _label(point)
-        for one in point["results"]:
+        for one in point.results:
             cells: tuple[Cell, ...] = (
                 label,
-                one["goal"],
-                one["throughput"],
-                one["best_case_pps"],
-                one["loss_ratio"],
-                *(one[key] for key in ("latency_mean_us", "latency_p99_us", "jitter_us")),
-                one["verdict"],
+                one.goal,
+                one.throughput,
+                one.best_case_pps,
+                one.loss_ratio,
+                one.latency_mean_us,
+                one.latency_p99_us,
+                one.jitter_us,
+                one.verdict,
             )
-            yield Row(cells, doubtful=one["verdict"] != "ok")
-        why = point.get("skipped") or point.get("failed")
+            yield Row(cells, doubtful=one.verdict != "ok")
+        why = point.row.skipped or point.row.failed
         if why:
-            what = "skipped" if point.get("skipped") else "failed"
+            what = "skipped" if point.row.skipped else "failed"
             yield Row((label, f"{what}: {why}", *[""] * (len(_COLUMNS) - 2)), doubtful=True)
 
 

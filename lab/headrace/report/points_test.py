@@ -4,15 +4,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from headrace.record.bundle import Bundle, BundleWriter
+from headrace.record.points import PointRow
 from headrace.record.rows import Result
+from headrace.record.segments import Anatomy
 from headrace.record.verdict import Audit
 from headrace.report.document_model import Document
-from headrace.report.hosting import with_best_case
 from headrace.report.html import render
-from headrace.report.points import delays, of_groups, scale, sections, stacks
+from headrace.report.points import (
+    MeasuredPoint,
+    PointResult,
+    delays,
+    of_groups,
+    scale,
+    sections,
+    stacks,
+    with_best_case,
+)
 from headrace.spec.study import Study
 
 FILE = Study.model_validate(
@@ -21,16 +30,23 @@ FILE = Study.model_validate(
             {"claim": "P.1", "setup": "ten", "value": [0.1, 0.2]}]},
         "other": {"about": "nothing"}}}
 )  # fmt: skip
-PARTS = {"generator_ns": 1e3, "queue_ns": 2e3, "scheduler_ns": 3e3, "vnf_ns": 4e3,
-         "switch_ns": 5e3, "of_which_back_ns": 0.0, "over_ns": 0.0}  # fmt: skip
+PARTS = Anatomy(
+    generator_ns=1e3, queue_ns=2e3, scheduler_ns=3e3, vnf_ns=4e3, switch_ns=5e3,
+    of_which_back_ns=0.0, over_ns=0.0,
+)  # fmt: skip
 
 
-def row(chains: int, wait: str, pps: float, **changed: Any) -> dict[str, Any]:
-    one = {"goal": "ndr", "load_pps": pps, "throughput_pps": pps, "throughput": pps,
-           "loss_ratio": 0.0, "latency_mean_us": 15.0, "latency_p99_us": 20.0, "jitter_us": None,
-           "anatomy": PARTS, "verdict": "ok", **changed}  # fmt: skip
+def point(chains: int, wait: str, failed: str | None = None) -> PointRow:
     values = {"deployment.hosting.chains": chains, "deployment.hosting.wait": wait}
-    return {"group": "g", "point": f"g-{chains}-{wait}", "values": values, "results": [one]}
+    return PointRow(group="g", point=f"g-{chains}-{wait}", values=values, failed=failed)
+
+
+def row(chains: int, wait: str, pps: float, goal: str = "ndr") -> MeasuredPoint:
+    one = PointResult(
+        goal=goal, load_pps=pps, throughput=pps, throughput_pps=pps, loss_ratio=0.0,
+        latency_mean_us=15.0, latency_p99_us=20.0, jitter_us=None, anatomy=PARTS, verdict="ok",
+    )  # fmt: skip
+    return MeasuredPoint(point(chains, wait), (one,))
 
 
 ROWS = with_best_case([row(1, "poll", 1e6), row(4, "poll", 2e6), row(4, "adaptive", 3e6)])
@@ -43,6 +59,20 @@ def test_measured_and_additive_lines() -> None:
         "n x wait poll": ((1.0, 1e3), (4.0, 4e3)),
         "wait adaptive": ((4.0, 3e3),),
     }
+
+
+def best(rows: list[MeasuredPoint]) -> list[float | None]:
+    return [one.best_case_pps for row in with_best_case(rows) for one in row.results]
+
+
+def test_additive_line_is_of_the_same_settings() -> None:
+    rows = [row(1, "poll", 10.0), row(4, "poll", 25.0), row(1, "adaptive", 20.0)]
+    assert best([*rows, row(8, "adaptive", 1.0)]) == [10.0, 40.0, 20.0, 160.0]
+
+
+def test_no_line_without_one_chain_or_at_a_fixed_load() -> None:
+    assert best([row(4, "poll", 25.0)]) == [None]
+    assert best([row(1, "poll", 5.0, "fixed"), row(4, "poll", 5.0, "fixed")]) == [None, None]
 
 
 def test_nothing_received_is_not_on_a_logarithmic_axis() -> None:
@@ -58,7 +88,7 @@ def test_parts_of_the_latency() -> None:
 
 
 def test_page() -> None:
-    failed = {**row(8, "poll", 1.0), "results": [], "failed": "no <memory>"}
+    failed = MeasuredPoint(point(8, "poll", "no <memory>"))
     page = render(Document("p", sections=of_groups(FILE.groups, FILE.paper or "", [*ROWS, failed])))
     assert "3 of 4 points measured here" in page
     assert "g: throughput (ndr)" in page and "g: where the time goes" in page

@@ -10,7 +10,7 @@ from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.rows import Bounds
 from headrace.report.cells import scales
 from headrace.report.document_model import Below
-from headrace.report.hosting import brief
+from headrace.report.points import PointResult
 from headrace.report.result_tables import results
 
 
@@ -27,5 +27,6 @@ def test_it_is_shown_as_below_the_lowest_load(bundle_path: Path, tmp_path: Path)
     column = table.typed[1]
     assert scales(table).text(column, shown["hybrid"]) == "< 0.02000"
     unmet = next(r for r in Bundle(tmp_path / "b").results() if r.execution == "hybrid")
-    assert brief(unmet)["throughput_pps"] is None and brief(unmet)["throughput"] == Below(2e4)
-    assert brief(rows[0])["throughput_pps"] == rows[0].throughput_pps
+    in_brief = PointResult.of(unmet)
+    assert in_brief.throughput_pps is None and in_brief.throughput == Below(2e4)
+    assert PointResult.of(rows[0]).throughput_pps == rows[0].throughput_pps
