@@ -27,6 +27,7 @@ _AF_INET = 2
 _TABLE_MAIN, _PROTO_ZEBRA, _UNICAST = 254, 11, 1
 _TICK_S = 0.01
 FIRST_ROUTE = ipaddress.IPv4Address("10.16.0.0")
+_STEP = 16  # addresses of a route
 
 
 def _attribute(kind: int, payload: bytes) -> bytes:
@@ -62,15 +63,15 @@ def route(prefix: ipaddress.IPv4Network, next_hop_id: int | None) -> bytes:
 
 def prefixes(count: int, port: int = 0) -> list[ipaddress.IPv4Network]:
     """The routes of the port-th session, /28 each: one after the other, from 10.16.0.0 on."""
-    first = int(FIRST_ROUTE) + 16 * count * port
-    return [ipaddress.IPv4Network((first + 16 * i, 28)) for i in range(count)]
+    first = int(FIRST_ROUTE) + _STEP * count * port
+    return [ipaddress.IPv4Network((first + _STEP * i, 28)) for i in range(count)]
 
 
 def destinations(vnfs: int, routes: int, flows: int) -> list[str]:
     """Flow i has the i-th, which goes with the i-th MAC, VNF after VNF: `flows` is a multiple of
     the VNFs, each with as many routes."""
-    of_vnf = [prefixes(routes, vnf) for vnf in range(vnfs)]
-    return [str(of_vnf[i % vnfs][i // vnfs % routes][1]) for i in range(flows)]
+    places = (routes * (i % vnfs) + i // vnfs % routes for i in range(flows))
+    return [str(FIRST_ROUTE + _STEP * place + 1) for place in places]
 
 
 def write_addresses(file: Path, addresses: Iterable[str]) -> None:

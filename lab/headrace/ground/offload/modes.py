@@ -11,6 +11,7 @@ own; in ovs-dpdk it does so behind Open vSwitch with DPDK instead of the host en
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from headrace.engine.plan_document import Plan, PlanFunction
@@ -80,9 +81,13 @@ def _function(mode: Mode, many: Many) -> Json:
     if mode in LEARNING:
         # Nobody speaks to the VNFs here: what would be punted is lost, and shows as such.
         return {"nf": ROUTER, "params": {"vnfs": _vnfs(many)}, "to": {"punt": "drop"}}
-    nets = prefixes(many.routes * many.vnfs)
-    routes = [{"prefix": str(net), "next_hop": i % 2} for i, net in enumerate(nets)]
-    return {_OWN: {"next_hops": _next_hops(), "routes": routes}}
+    return {_OWN: {"next_hops": _next_hops(), "routes": _all_routes(many.routes * many.vnfs)}}
+
+
+@lru_cache(maxsize=1)
+def _all_routes(count: int) -> list[Json]:
+    """The routes of all VNFs in one table: the same at each point of a study."""
+    return [{"prefix": str(net), "next_hop": i % 2} for i, net in enumerate(prefixes(count))]
 
 
 def _next_hops() -> list[Json]:
