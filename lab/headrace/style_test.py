@@ -65,11 +65,13 @@ def test_files_of_one_name_are_about_one_thing() -> None:
 
 
 def test_docstrings_are_sentences() -> None:
-    """One that begins with "Of" has neither subject nor verb."""
+    """One that begins with "Of" has neither subject nor verb; one that begins with "And" goes on
+    with a name."""
     fragments = [
         place
         for place, node in nodes()
-        if isinstance(node, Documented) and (ast.get_docstring(node) or "").startswith("Of ")
+        if isinstance(node, Documented)
+        and (ast.get_docstring(node) or "").startswith(("Of ", "And ", "Or ", "But ", "Nor "))
     ]
     assert fragments == []
 

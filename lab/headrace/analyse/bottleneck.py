@@ -17,7 +17,7 @@ from headrace.record.segments import Limit
 
 BUSY = 0.95  # a polling lcore above this share has no cycles left for a burst
 FULL_BURST = 0.75  # of the most that a poll takes
-HALF = 0.5  # of an lcore's time: below it the batches are small
+HALF = 0.5  # of an lcore's time: below it the bursts are small
 CLOSE = 0.10  # parts nearer to each other than this cannot be told apart
 LOSING = 0.01  # of what was sent, and not meant to be dropped: some part is full
 SAME = 0.01  # costs nearer to each other than this are one
@@ -464,6 +464,6 @@ def _of_estimate(part: Part) -> list[str]:
     if part.predicted or part.utilisation is None or (part.utilisation >= HALF and not room(part)):
         return []
     return [
-        "So far from its limit this is an estimate on the safe side: fuller batches cost less per "
+        "So far from its limit this is an estimate on the safe side: fuller bursts cost less per "
         "packet."
     ]

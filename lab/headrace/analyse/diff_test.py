@@ -60,7 +60,7 @@ def test_what_surrounds_the_results_is_compared(compared: Diff) -> None:
 
 
 def test_what_else_went_on_is_no_difference(bundle_path: Path, tmp_path: Path) -> None:
-    """And what differs is shown as a spec has it, not as Python does."""
+    """What differs is shown as a spec has it, not as Python does."""
     other = tmp_path / "other"
     shutil.copytree(bundle_path, other)
     file = other / "environment.json"

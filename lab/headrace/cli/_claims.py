@@ -20,7 +20,7 @@ from headrace.spec.study import Study, read
 
 
 def judge(path: Path, study: Study) -> tuple[JudgedClaim, ...]:
-    """And keep what follows: the report takes it from the bundle."""
+    """Holds a study's claims against its bundle, and keeps there what follows, for the report."""
     if not study.claims:
         return ()
     bundle = Bundle(path)

@@ -75,7 +75,7 @@ def asked(ours: socket.socket, theirs: socket.socket) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_sockets_that_wait_hold_nobody(way: Way) -> None:
-    """Nor does the process that has them wait when it ends."""
+    """The process that has them does not wait when it ends, either."""
     ours, theirs = socket.socketpair()
     with lingering() as held:
         way(theirs, held)  # nobody else has it when it is received

@@ -224,7 +224,7 @@ class Killable(Protocol):
         """VNFs that can be killed now."""
 
     def kill(self, name: str) -> None:
-        """And start it again; it may take its time to come up."""
+        """Kills one and starts it again; it may take its time to come up."""
 
     def settle(self) -> Sequence[str]:
         """End the load, and wait for all VNFs and their packets: those that did not come back."""

@@ -50,7 +50,7 @@ def provide(deployment: Deployment, state: RunState) -> Memory:
 
 
 def _reserve(deployment: Deployment, state: RunState) -> Memory | str:
-    """Or why it cannot be."""
+    """Hugepages for this deployment, or why it cannot have them."""
     pool = hugepages.pool()  # again, now that no other run changes it
     if pool is None:
         return "this kernel has none"

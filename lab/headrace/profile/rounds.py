@@ -65,7 +65,7 @@ def shares(repetitions: int, rounds: int) -> list[int]:
 
 
 def alternating(several: Sequence[T], turn: int) -> list[T]:
-    """Which is first changes, lest one always follow another."""
+    """The same in the other order at each second turn, lest one always follow another."""
     return list(reversed(several)) if turn % 2 else list(several)
 
 
