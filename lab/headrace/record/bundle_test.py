@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from headrace.record import bundle, own, tables
@@ -25,6 +26,7 @@ from headrace.record.environment import Environment
 from headrace.record.figures import LatencyNs, PdvNs, gbps
 from headrace.record.rows import Bounds, Result, Trial
 from headrace.record.segments import Segment
+from headrace.record.testdata import make_bundle
 from headrace.record.verdict import Audit
 
 ACL = NfReading(type="acl", packets_in=10, out={"pass": 9}, dropped={"denied": 1})
@@ -313,3 +315,30 @@ def test_gbps_layers() -> None:
     # 14.88 Mpps of 64-byte frames fill 10GbE: RFC 2544 appendix B
     assert round(gbps(14_880_952, 64, layer=1), 3) == 10.0
     assert round(gbps(14_880_952, 64), 3) == 7.619
+
+
+def _bomb(folder: Path, rows: int) -> Bundle:
+    """A row that it has so many times, which takes little room in a file."""
+    whole = make_bundle(folder)
+    table, bomb = whole / "results.parquet", whole / "bomb.parquet"
+    with duckdb.connect() as db:
+        db.execute(
+            f"COPY (SELECT r.* FROM (SELECT * FROM read_parquet('{table}') LIMIT 1) AS r, "
+            f"range({rows})) TO '{bomb}' (FORMAT parquet, COMPRESSION zstd)"
+        )
+    bomb.rename(table)
+    assert table.stat().st_size < rows * 20
+    return Bundle(whole)
+
+
+def test_a_strangers_table_takes_little_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = _bomb(tmp_path / "b", 5000)
+    assert len(bundle.results()) == 5000
+    monkeypatch.setattr(tables, "TEXT_OF_ROWS_MOST", 1 << 20)
+    with pytest.raises(BundleError, match=r"results\.parquet: is too long; allowed: 1048576 bytes"):
+        Bundle(bundle.path).results()
+    monkeypatch.setattr(tables, "ROWS_MOST", 4999)
+    with pytest.raises(BundleError, match=r"results\.parquet: 5000 rows; allowed: 4999"):
+        query([bundle.path], "SELECT count(*) FROM results")

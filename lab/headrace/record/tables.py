@@ -26,6 +26,9 @@ from headrace.spec.invalid import sentence
 R = TypeVar("R", bound=BaseModel)
 MODELS: dict[str, type[BaseModel]] = {"trials": Trial, "results": Result}
 VERSION = 1  # raised when a column goes, or changes its type or meaning; not by a new one
+ROWS_MOST = 1_000_000  # of a table that is asked with others
+TEXT_OF_ROWS_MOST = 1 << 29  # bytes of a table's rows that are read
+_PIECE = 100  # rows
 _VERSION_KEY = "headrace_tables"  # absent in the first bundles, whose columns are version 1's
 
 
@@ -67,7 +70,7 @@ def from_parquet(path: Path, model: type[R]) -> list[R]:
                 _check_version(db, held, path)
                 cursor = db.execute("SELECT * FROM read_parquet(?)", [str(held)])
                 names = [column[0] for column in cursor.description or ()]
-                rows = cursor.fetchall()
+                rows = _bounded(cursor, path)
         except duckdb.Error as e:
             why = str(e).splitlines()[0].replace(str(held), path.name)
             raise BundleError(f"{path}: is not readable as Parquet: {why}") from None
@@ -75,6 +78,19 @@ def from_parquet(path: Path, model: type[R]) -> list[R]:
         return [model.model_validate(dict(zip(names, row, strict=True))) for row in rows]
     except ValidationError as e:
         raise BundleError(f"{path}: {sentence(e)}") from None
+
+
+def _bounded(cursor: Any, path: Path) -> list[tuple[Any, ...]]:
+    """All rows. What is the same in many takes no room in a file, and here it does in each."""
+    rows: list[tuple[Any, ...]] = []
+    size = 0
+    while piece := cursor.fetchmany(_PIECE):
+        rows += piece
+        size += sum(len(str(row)) for row in piece)
+        if size > TEXT_OF_ROWS_MOST:
+            most = f"{TEXT_OF_ROWS_MOST} bytes of rows, as text"
+            raise BundleError(f"{path}: is too long; allowed: {most}")
+    return rows
 
 
 def held_path(file: BinaryIO) -> Path:
@@ -200,6 +216,10 @@ def query(
             if not parts:
                 raise BundleError("query: no bundle was given")
             try:
+                for path, rows in _row_counts(db, paths, files):
+                    if rows > ROWS_MOST:
+                        what = f"{path / stem}.parquet: {rows} rows"
+                        raise BundleError(f"query: {what}; allowed: {ROWS_MOST}")
                 db.execute(f"CREATE VIEW {stem} AS {parts}")
             except duckdb.Error as e:
                 why = str(e).splitlines()[0]
@@ -211,6 +231,15 @@ def query(
             return [c[0] for c in cursor.description or ()], cursor.fetchall()
         except duckdb.Error as e:
             raise BundleError(f"query: {str(e).splitlines()[0]}") from None
+
+
+def _row_counts(
+    db: Any, paths: Sequence[Path], files: Sequence[Path]
+) -> Iterator[tuple[Path, int]]:
+    """By the files' own account: a megabyte may have any number of the same row."""
+    asked = "SELECT file_name, num_rows FROM parquet_file_metadata(?)"
+    counts = dict(db.execute(asked, [[str(file) for file in files]]).fetchall())
+    return ((path, counts[str(file)]) for path, file in zip(paths, files, strict=True))
 
 
 def gather(bundles: Iterable[Path], folder: Path) -> None:
