@@ -11,12 +11,13 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 
 from headrace.errors import BadInput
-from headrace.live import connections
+from headrace.live import broadcast, connections
 from headrace.live.broadcast import live
 from headrace.live.bundles import FigureKey, FigureRow, Folder, Listed
 from headrace.live.library import _before
@@ -184,6 +185,23 @@ def test_many_that_ask_nothing_keep_nobody_out() -> None:
         ours = len(list(Path("/proc/self/fd").iterdir())) - before - len(idle)
         assert ours <= connections.MOST + 4
         assert ask(url)[0] == 200
+
+
+def test_a_reader_has_the_lab_draw_so_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It measures meanwhile: who asks without a pause gets the same page again."""
+    drawn: list[str] = []
+    draw = broadcast.Broadcast._render
+
+    def counted(self: broadcast.Broadcast, *what: Any) -> str:
+        drawn.append("page")
+        return draw(self, *what)
+
+    monkeypatch.setattr(broadcast.Broadcast, "_render", counted)
+    with live(Onlooker("mine", "b"), bound(":0", "--live")) as url:
+        drawn.clear()
+        began = time.monotonic()
+        assert [ask(url)[0] for _ in range(100)] == [200] * 100
+        assert len(drawn) <= 1 + (time.monotonic() - began) / broadcast.AGAIN_S
 
 
 def test_who_asks_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
