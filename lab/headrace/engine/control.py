@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import select
 import socket
 import time
@@ -123,7 +124,7 @@ class Control:
 
 def _parsed(cmd: str, answer: bytes) -> dict[str, Any]:
     try:
-        reply = json.loads(answer)
+        reply = json.loads(answer, parse_float=_finite, parse_constant=_finite)
     except RecursionError:
         raise ControlLost(f"engine: answer to {cmd!r} is nested too deeply") from None
     except ValueError as error:  # no UTF-8 and too many digits among it
@@ -135,6 +136,14 @@ def _parsed(cmd: str, answer: bytes) -> dict[str, Any]:
         told = why if isinstance(why, dict) else {}
         raise ControlError(cmd, _text(told, "path", ""), _text(told, "msg", "?"))
     return reply
+
+
+def _finite(text: str) -> float:
+    """JSON has no others; Python reads them, and whoever computes with them fails."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no number")
+    return number
 
 
 def _text(told: dict[str, Any], key: str, otherwise: str) -> str:

@@ -137,6 +137,26 @@ def test_an_answer_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not sender.is_alive()
 
 
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("NaN", "NaN is no number"),
+        ("-Infinity", "-Infinity is no number"),
+        ("1e999", "1e999 is no number"),
+        ("9" * 5000, "Exceeds the limit"),
+        ("[" * 100_000 + "]" * 100_000, "nested too deeply"),
+    ],
+)
+def test_what_is_no_number_is_not_computed_with(value: str, why: str) -> None:
+    ours, theirs = socket.socketpair()
+    control = Control(ours, SOON_S)
+    theirs.sendall(b'{"ok": true, "start_tsc": ' + value.encode() + b"}\n")
+    with pytest.raises(ControlLost, match=f"^engine: answer to 'start' is .*{why}"):
+        control.receive("start")
+    theirs.close()
+    control.close()
+
+
 def test_two_answers_at_once_are_two() -> None:
     ours, theirs = socket.socketpair()
     control = Control(ours, SOON_S)
