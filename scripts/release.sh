@@ -57,8 +57,12 @@ cp "$root"/root/headrace/dist/* "$target/"
 mkdir -p "$work/image"
 cp "$repo/packaging/Containerfile" "$work/image/"
 mapfile -t sources < <(host_sources)
-mmdebstrap --quiet --variant=minbase --hook-dir=/usr/share/mmdebstrap/hooks/file-mirror-automount \
-	--include="$target/headrace_$version-1~deb12_amd64.deb" "$suite" "$work/image/root.tar" "${sources[@]}"
+# mmdebstrap leaves the place where it mounted the package, with its folders, in the root: the path of
+# this build would be in the image. So it is mounted at a place of the same name for all, and removed.
+unshare --mount --propagation private bash -euc 'mount --bind "$1" /mnt; shift; exec mmdebstrap "$@"' \
+	release "$target" --quiet --variant=minbase --hook-dir=/usr/share/mmdebstrap/hooks/file-mirror-automount \
+	--customize-hook='rm "$1"/mnt/headrace_*.deb' \
+	--include="/mnt/headrace_$version-1~deb12_amd64.deb" "$suite" "$work/image/root.tar" "${sources[@]}"
 image=localhost/headrace:$version
 podman build -q --format oci --timestamp "$SOURCE_DATE_EPOCH" --tag "$image" "$work/image" >/dev/null
 podman save -q --format oci-archive --output "$work/image/oci.tar" "$image"
