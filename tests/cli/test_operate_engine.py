@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,16 @@ def test_lcores_are_added_while_packets_come(engine_binary: Path, tmp_path: Path
     assert (log.decisions[0].lcores_before, log.decisions[0].lcores_after) == (1, 2)
     assert all(one.lcores == 2 for one in log.course if 1.5 <= one.at_s <= 1.9)
     assert static["operated"]["steps"] == 0 and static["operated"]["mean_lcores"] == 2
+
+
+@pytest.mark.parallel
+def test_it_is_said_before_how_long_the_load_takes(engine_binary: Path, tmp_path: Path) -> None:
+    """Three seconds for each of two policies, and what comes before."""
+    (tmp_path / "s.yaml").write_text(STUDY)
+    done = headrace("run", "--check", "s.yaml", folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 0, done.stderr
+    about = re.search(r"about (\d+) s", done.stdout + done.stderr)
+    assert about is not None and 12 <= int(about[1]) <= 20
 
 
 @pytest.mark.parallel

@@ -77,6 +77,7 @@ class Offer:
     spec: Any
     measure: Measure | None = None  # None: the study's
     paced: bool = True  # it takes a rate; what does not (a closed loop) has one kind of trial: max
+    lasts_s: float | None = None  # of `measure.operate`: its load's time, where that has to pass
 
 
 @dataclass(frozen=True)

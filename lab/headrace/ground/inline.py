@@ -83,7 +83,12 @@ class EnginePoint:
     @property
     def offers(self) -> tuple[Offer, ...]:
         one = self.experiment
-        return (Offer(one.workload_name, one.workload, measure=self._own_measure()),)
+        lasts_s = None
+        if self.study.measure.operate is not None:
+            from headrace.ground.load_curve import load_of  # numpy
+
+            lasts_s = float(load_of(one, self.doc).seconds[-1])
+        return (Offer(one.workload_name, one.workload, self._own_measure(), lasts_s=lasts_s),)
 
     def _own_measure(self) -> Measure | None:
         """A capture in its own timing is sent at its own rate, unless another is asked for."""

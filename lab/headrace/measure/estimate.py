@@ -10,7 +10,7 @@ from functools import lru_cache
 from statistics import mean
 
 from headrace.engine.plan_compiler import isolated_cpus
-from headrace.ground.contract import Checked, Point
+from headrace.ground.contract import Checked, Offer, Point
 from headrace.measure.outcome import Limits, Outcome
 from headrace.measure.series import RETRIES, SATURATED_S
 from headrace.measure.turns import compared
@@ -20,6 +20,7 @@ from headrace.spec.measure import Measure
 COMMAND_S = 2.0  # to load, and to write the report
 FLOOR_S = 2.4  # the tester's maximum and floor, once per workload
 PREDICTED_S = 1.3  # a point of a described server, whatever its trials say that they take
+MODEL_S = 4.0  # what lcores would do that come and go (ground/elastic_engine.py)
 TRIAL_S = 0.15  # of a trial, beside sending and draining: counters before and after
 # The made-up chain carries this part of what the tester can, give or take so much each time.
 _TESTER_PPS, _PART, _UNSTEADY = 20e6, 0.4, 0.01
@@ -36,7 +37,10 @@ def study_s(checked: Checked) -> float:
     each = sum(
         _times(checked, point) * warmup_s(point)
         + point.study.repetitions
-        * measuring_s(offer.measure or point.study.measure, point.cpus <= isolated_cpus())
+        * (
+            measuring_s(offer.measure or point.study.measure, point.cpus <= isolated_cpus())
+            + _operated_s(point.study.measure, offer)
+        )
         for point in run
         for offer in point.offers
     )
@@ -86,6 +90,13 @@ def measuring_s(measure: Measure, isolated: bool = False) -> float:
     fixed = len(measure.loads) + measure.max
     trials, sending = _searched(measure, isolated) if measure.search else (0.0, 0.0)
     return sending + fixed * measure.trial + (trials + fixed) * (TRIAL_S + measure.drain)
+
+
+def _operated_s(measure: Measure, offer: Offer) -> float:
+    """The load once for each policy, and what the chain is measured for before."""
+    if measure.operate is None or offer.lasts_s is None:
+        return 0.0
+    return MODEL_S + offer.lasts_s * len(measure.operate.policy)
 
 
 @lru_cache(maxsize=64)
