@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LatencyFloor of the tester: source straight into sink. Its latency is the floor of every latency
+"""The tester by itself: source straight into sink. Its latency is the floor of every latency
 that is measured, its rate the highest that can be asked for."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One trial, on any ground: start, read, audit (audit.py has all its checks)."""
+"""One trial, on any ground: start, read, audit (audit.py gives the verdict)."""
 
 from __future__ import annotations
 
