@@ -29,7 +29,7 @@ def provide(deployment: Deployment, state: RunState) -> Memory:
     To be asked for once the lcores are held: what is free before that may be gone afterwards.
     """
     if deployment.hugepages is False:
-        return Memory(False, _ordinary("as the spec, or a virtio_user port of it, asks"))
+        return Memory(False, _ordinary("as the spec asks, or a virtio_user port or ovs-dpdk in it"))
     if deployment.network == "ovs-dpdk":
         return Memory(False, _ordinary("Open vSwitch maps it, too, and wants few files of it"))
     pool = hugepages.pool()

@@ -174,14 +174,12 @@ def dpdk_settings(
     pollers: Iterable[int],
     per_port: bool,
     sleep_us: int = 0,
-    hugepages: bool = False,
 ) -> list[str]:
-    """Memory that others can share; a poller on each of these lcores. `sleep_us`: an idle one
-    sleeps that long, at most."""
-    memory = "--in-memory" if hugepages else "--no-huge --legacy-mem --iova-mode=va --no-shconf"
+    """Ordinary memory that others can share; a poller on each of these lcores. `sleep_us`: an idle
+    one sleeps that long, at most."""
     extra = (
-        f"{memory} --single-file-segments -m {megabytes} --no-pci --no-telemetry "
-        f"--file-prefix={prefix}"
+        "--no-huge --legacy-mem --single-file-segments --iova-mode=va "
+        f"-m {megabytes} --no-shconf --no-pci --no-telemetry --file-prefix={prefix}"
     )
     return [
         "other_config:dpdk-init=true",

@@ -25,7 +25,8 @@ from headrace.spec.offload import Offload
 HOSTING_KINDS = (*KINDS, "appliances", "offload")
 
 HEADRACE = "headrace"
-ENGINES = (HEADRACE, "nftables", "ovs-dpdk", "testpmd", "xdp")
+OVS_DPDK = "ovs-dpdk"
+ENGINES = (HEADRACE, "nftables", OVS_DPDK, "testpmd", "xdp")
 
 # Whose VNFs may have ports of a switch that is not the host engine's.
 _APART = {

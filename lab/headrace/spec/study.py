@@ -18,7 +18,7 @@ from headrace.spec.base import NAME_PATTERN, Ratio, Seconds, Spec
 from headrace.spec.chain import Chain, Node, check_chain
 from headrace.spec.claim import Claim
 from headrace.spec.collect import ALL_LAYERS, Collect
-from headrace.spec.deployment import HEADRACE, Deployment, Execution
+from headrace.spec.deployment import HEADRACE, OVS_DPDK, Deployment, Execution
 from headrace.spec.document import Document, PathKey
 from headrace.spec.dotted import put
 from headrace.spec.fitted import Fitted
@@ -171,6 +171,11 @@ class Study(Spec):
             raise ValueError(
                 "deployment.hugepages: true; a virtio_user port shares memory that is in few "
                 "files; allowed with one: auto, false, which are the same"
+            )
+        if OVS_DPDK in self.deployment.engine and self.deployment.hugepages is True:
+            raise ValueError(
+                "deployment.hugepages: true; ovs-dpdk has ordinary memory, and is compared with "
+                "engines that have it, too; allowed with it: auto, false, which are the same"
             )
         if self.testbed.external is not None and any(self.by_name().values()):
             raise ValueError("chain: with `dut: external` the chain is not headrace's; allowed: []")

@@ -27,7 +27,7 @@ from headrace.ground.wired.wiring import CHAIN, chain_plans, entry, hop_name, le
 from headrace.record.counters import PortReading
 from headrace.record.facts import Observation
 from headrace.record.verdict import Finding
-from headrace.spec.deployment import Deployment
+from headrace.spec.deployment import OVS_DPDK, Deployment
 from headrace.spec.study import Experiment, Study
 from headrace.spec.testbed import Device, Testbed
 
@@ -213,7 +213,7 @@ def links_of(ports: Mapping[str, PortReading]) -> list[Finding]:
 def memory_of(study: Study) -> Deployment:
     """What a testbed asks of a machine that has both of its ends, or of each that has one."""
     deployment, bed = study.deployment, study.testbed
-    if bed is not None and bed.shares_memory:
+    if bed is not None and (bed.shares_memory or OVS_DPDK in deployment.engine):
         deployment = deployment.model_copy(update={"hugepages": False})
     if bed is None or bed.external is not None:
         return deployment

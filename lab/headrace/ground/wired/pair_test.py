@@ -102,11 +102,16 @@ def test_findings_of_ports() -> None:
 
 
 def test_a_virtio_user_port_has_no_hugepages() -> None:
-    """Each is a file, and it hands eight over at most."""
-    for there, hugepages in (("virtio_user", False), ("memif", "auto")):
+    """Each is a file, and it hands eight over at most. Neither has ovs-dpdk, nor who is held
+    against it."""
+    for there, engine, hugepages in (
+        ("virtio_user", "headrace", False), ("memif", "headrace", "auto"),
+        ("memif", "[headrace, ovs-dpdk]", False),
+    ):  # fmt: skip
         text = (
             "name: x\nchain: [acl]\ntestbed: {ports: {a: {device: 'vhost:/a'}, "
             f"b: {{device: '{there}:/{there[0]}'}}}}, tester: a, chain: b}}\n"
+            f"deployment: {{engine: {engine}}}\n"
         )
         study = read(document.parse(text, Path("x.yaml")))
         assert memory_of(study).hugepages == hugepages
