@@ -95,7 +95,7 @@ def given_up(
     library = folder / "keeps.so"
     command = ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(library)]
     subprocess.run(command, input=_KEEPS, text=True, check=True)
-    for mode in ("poll", "interrupt"):
+    for mode in ("poll", "adaptive"):
         cost = partial(_cost, binary, folder, cpu, seconds, mode)
         samples = interleave(runs, {"not": partial(cost, None), "kept": partial(cost, library)})
         yield mode, samples["not"], ratio(samples["not"], samples["kept"])
