@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headrace.engine.counters import difference
-from headrace.engine.reading import Reading, run
+from headrace.engine.reading import Reading, run, sending
 from headrace.errors import HeadraceError
 from headrace.ground.elastic_plant import ElasticEngine, EnginePlant
 from headrace.ground.lined_elastic import LinedElastic
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from headrace.ground.inline import DeployedEngine
 
 _SATURATED_S, _AT_S, _DRAIN_S = 0.5, 0.3, 0.05
+_CHANGE_MOST_S = 60.0
 _PARTS = (0.05, 0.2, 0.4, 0.6, 0.8, 0.95)  # of what one lcore carries
 
 
@@ -162,13 +163,10 @@ def _change_s(of: ElasticEngine, load_pps: float) -> float:
     """What one lcore more takes; nothing where there is none."""
     if len(of.cpus) < 2:
         return 0.0
-    source = {"rate_pps": load_pps, "duration_s": 60.0}
-    of.engine.request("start", sources={of.way.source: source})
-    try:
+    with sending(of.engine, (of.way,), load_pps, _CHANGE_MOST_S):
         time.sleep(_DRAIN_S)
         began = time.monotonic()
         spread(of, 2)
-        return time.monotonic() - began
-    finally:
-        of.engine.request("stop")
-        spread(of, 1)
+        took = time.monotonic() - began
+    spread(of, 1)
+    return took
