@@ -128,7 +128,7 @@ def _narrowest(
         *_of_lcores(part),
         *_of_loss(part, above),
         *_of_drops(part, at),
-        *_of_sharing(part, by_width),
+        *of_sharing(part, by_width),
         *_of_rest(part, by_width),
         *_of_estimate(part),
     ]
@@ -392,7 +392,7 @@ def _of_drops(part: Part, at: Measurement) -> list[str]:
     ]
 
 
-def _of_sharing(part: Part, by_width: Sequence[Part]) -> list[str]:
+def of_sharing(part: Part, by_width: Sequence[Part]) -> list[str]:
     """What an lcore of its own would give the costliest part of a shared one."""
     share, capacity = part.share_of_lcore, part.capacity_pps
     alone = part.role != "chain" or len(_sharing(part.name, by_width)) < 2
@@ -401,9 +401,10 @@ def _of_sharing(part: Part, by_width: Sequence[Part]) -> list[str]:
     apart = [capacity / share, capacity / (1 - share)]
     rest = [p.capacity_pps or 0.0 for p in by_width if p.cpus != part.cpus]
     ratio = max(1.0, min([*apart, *rest]) / capacity)
+    gain = f"at most {significant(ratio, 2)} times" if ratio >= 1 + CLOSE else "little"
     return [
         f"On an lcore of its own {part.name} could carry {pps(apart[0])}, and what is left on this "
-        f"one {pps(apart[1])}: widening {part.name} so gains at most {significant(ratio, 2)} times."
+        f"one {pps(apart[1])}: widening {part.name} so gains {gain}."
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.analyse.bottleneck import Pipe, pipe, pipe_of
+from headrace.analyse.bottleneck import Pipe, of_sharing, pipe, pipe_of
 from headrace.analyse.capacity import Part, parts_of
 from headrace.analyse.lcores import lcores_of
 from headrace.analyse.report import above, report
@@ -446,6 +446,19 @@ def test_loss_above_names_its_repetition() -> None:
         "In repetition 1 at",
         "In repetition 2 at",
     ]
+
+
+def test_what_hardly_gains_is_not_told_in_times() -> None:
+    """The sink carries 2 % more: an lcore of its own for the costlier function gained 1.0 times."""
+
+    def part(name: str, cpu: int, capacity: float, share: float | None = None) -> Part:
+        role = "sink" if name == "sink" else "chain"
+        return Part(name=name, role=role, cpus=(cpu,), capacity_pps=capacity, share_of_lcore=share)
+
+    shared = [part("acl", 1, 10 * MPPS, 0.6), part("lb", 1, 10 * MPPS, 0.4)]
+    for sink, gain in ((10.2 * MPPS, "little."), (30 * MPPS, "at most 1.7 times.")):
+        [text] = of_sharing(shared[0], [*shared, part("sink", 0, sink)])
+        assert text.endswith(f"widening acl so gains {gain}")
 
 
 def test_many_parts_alike_are_drawn_as_the_narrowest_of_them() -> None:
