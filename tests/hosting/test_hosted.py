@@ -187,6 +187,10 @@ def test_both_ways(
             spec("['null']", "{kind: process, memory_mb: 128, memory_limit_mb: 128}"),
             "memory_limit_mb: 128; allowed: at least 192",
         ),
+        (
+            spec("['null']", "{kind: process, memory_limit_mb: 200, slots: 16384}"),
+            "memory_limit_mb: 200; allowed: at least 251",
+        ),
         (spec("['null']", "{kind: process, cpus: 2}"), "hosting.cpus"),
         (spec("['null']", "{kind: process, slots: 1000}"), "slots: 1000; allowed: a power of two"),
     ],

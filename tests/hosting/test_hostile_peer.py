@@ -21,7 +21,7 @@ import pytest
 
 from support.engine import Engine, memory_engine
 from support.shm_attacks import ATTACKS, LIBC, PUNCH_HOLE
-from support.shm_peer import ASLEEP, HEAD, TAIL, TO_CLIENT, Peer, joined
+from support.shm_peer import ASLEEP, HEAD, TAIL, TO_CLIENT, Peer, joined, memory_given
 
 Start = Callable[..., Engine]
 
@@ -171,6 +171,21 @@ def test_memory_that_cannot_be_sealed_whole_is_not_used(
             with joined(path):
                 host.wait_for(lambda: host.read()["links"]["vf"]["up"], "the next peer")
         assert host.read()["links"]["vf"]["robbed"] == 1
+
+
+def test_who_keeps_memory_pays_for_it(start_engine: Start, cpus: list[int], tmp_path: Path) -> None:
+    """A client that comes again and again keeps all that it is given, 200 MB a second, by
+    descriptors that count for nobody. So it has no pages yet: who makes them pays for them."""
+    path = tmp_path / "vf.sock"
+    with start_engine(host_plan(cpus[0], path)) as host:
+        kept = [memory_given(path) for _ in range(20)]
+        sizes = [os.fstat(one).st_size for one in kept]
+        assert min(sizes) > 1 << 20
+        assert [os.fstat(one).st_blocks for one in kept] == [0] * len(kept)
+        _is_served_again(host, path)
+        assert host.read()["links"]["vf"]["robbed"] == 0
+        for one in kept:
+            os.close(one)
 
 
 def test_wake_ups_are_paid_from_a_budget(

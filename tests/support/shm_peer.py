@@ -48,7 +48,9 @@ def joined(path: Path, first: Callable[[int, mmap.mmap], None] | None = None) ->
         connection.connect(str(path))
         hello, fds, _, _ = socket.recv_fds(connection, HELLO.size, 8)
         _, _, slots, stride = HELLO.unpack(hello)
-        memory = mmap.mmap(fds[0], os.fstat(fds[0]).st_size)
+        # Its pages are ours to make.
+        size, flags = os.fstat(fds[0]).st_size, mmap.MAP_SHARED | mmap.MAP_POPULATE
+        memory = mmap.mmap(fds[0], size, flags)
         wake = socket.socket(fileno=fds[2])
         if first:
             first(fds[0], memory)
@@ -61,3 +63,16 @@ def joined(path: Path, first: Callable[[int, mmap.mmap], None] | None = None) ->
             os.close(fds[1])
             wake.close()
             memory.close()
+
+
+def memory_given(path: Path) -> int:
+    """The memory's descriptor, of a client that has gone again, and never was ready."""
+    while True:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            connection.settimeout(10)
+            connection.connect(str(path))
+            hello, fds, _, _ = socket.recv_fds(connection, HELLO.size, 8)
+        for one in fds[1:]:
+            os.close(one)
+        if hello:  # the last one's end was seen by then
+            return fds[0]

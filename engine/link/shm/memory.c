@@ -12,6 +12,8 @@
 
 #include "shm.h"
 
+#define PAGE_BYTES 4096 /* the smallest that there is */
+
 static pthread_mutex_t closing = PTHREAD_MUTEX_INITIALIZER; /* of mappings that lcores handed back */
 
 static size_t region_size(uint32_t slots, uint32_t stride)
@@ -49,12 +51,21 @@ void shm_map_close(struct shm_map *m)
 	free(m);
 }
 
-static bool map_memory(struct shm_map *m)
+/* Populated: a page fault on the first use of each slot would be a latency of its own. */
+static bool map_memory(struct shm_map *m, int populated)
 {
-	/* Populated: a page fault on the first use of each slot would be a latency of its own. */
-	m->region = mmap(NULL, m->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
+	m->region = mmap(NULL, m->size, PROT_READ | PROT_WRITE, MAP_SHARED | populated,
 			 m->fd[SHM_FD_MEMORY], 0);
 	return m->region != MAP_FAILED;
+}
+
+/* As populated, of pages that are there: none is made. */
+static void fault_in(const struct shm_map *m)
+{
+	const volatile uint8_t *bytes = (const volatile uint8_t *)m->region;
+
+	for (size_t at = 0; at < m->size; at += PAGE_BYTES)
+		(void)bytes[at];
 }
 
 static bool make_wake_ups(struct shm_map *m)
@@ -69,6 +80,7 @@ static bool make_wake_ups(struct shm_map *m)
 	return !shutdown(ends[0], SHUT_RD);
 }
 
+/* Without pages, which are its client's to make: the kernel charges them to whoever does. */
 static int map_create(const struct shm_conf *c, struct shm_map **out, struct err *err)
 {
 	uint32_t stride = (uint32_t)(sizeof(struct shm_slot) + c->slot_bytes + SHM_SLOT_ALIGN - 1) &
@@ -81,7 +93,7 @@ static int map_create(const struct shm_conf *c, struct shm_map **out, struct err
 	memory = m->fd[SHM_FD_MEMORY] = memfd_create("headrace-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (memory < 0 || ftruncate(memory, (off_t)m->size) ||
 	    fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) ||
-	    !make_wake_ups(m) || !map_memory(m)) {
+	    !make_wake_ups(m)) {
 		int rc = err_set(err, errno, "params.slots", "no shared memory of %zu bytes: %s",
 				 m->size, strerror(errno));
 
@@ -92,8 +104,7 @@ static int map_create(const struct shm_conf *c, struct shm_map **out, struct err
 	return 0;
 }
 
-/* A client's: sizes must fit each other, or an index would lead out of the mapping. */
-struct shm_map *shm_map_open(const struct shm_hello *hello, const int *fds)
+static struct shm_map *map_open(const struct shm_hello *hello, const int *fds, int populated)
 {
 	struct shm_map *m;
 	struct stat st;
@@ -107,25 +118,37 @@ struct shm_map *shm_map_open(const struct shm_hello *hello, const int *fds)
 		return NULL;
 	for (int i = 0; i < SHM_FDS; i++)
 		m->fd[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, 0);
-	if (fstat(m->fd[SHM_FD_MEMORY], &st) || (size_t)st.st_size != m->size || !map_memory(m)) {
+	if (fstat(m->fd[SHM_FD_MEMORY], &st) || (size_t)st.st_size != m->size ||
+	    !map_memory(m, populated)) {
 		shm_map_close(m);
 		return NULL;
 	}
 	return m;
 }
 
-struct shm_map *shm_map_again(const struct shm_map *m)
+static struct shm_map *map_again(const struct shm_map *m, int populated)
 {
 	struct shm_hello hello = {SHM_MAGIC, SHM_VERSION, m->slots, m->stride};
 
-	return shm_map_open(&hello, m->fd);
+	return map_open(&hello, m->fd, populated);
+}
+
+/* A client's: sizes must fit each other, or an index would lead out of the mapping. */
+struct shm_map *shm_map_open(const struct shm_hello *hello, const int *fds)
+{
+	return map_open(hello, fds, MAP_POPULATE);
+}
+
+struct shm_map *shm_map_again(const struct shm_map *m)
+{
+	return map_again(m, MAP_POPULATE);
 }
 
 /*
  * Pages can be given back (MADV_REMOVE, FALLOC_FL_PUNCH_HOLE) until nobody may map the file for writing
  * any more, which both sides have done by now. Whether all pages are there; swapped ones are counted.
  */
-bool shm_map_seal(const struct shm_map *m)
+static bool seal(const struct shm_map *m)
 {
 	struct stat st;
 
@@ -133,27 +156,35 @@ bool shm_map_seal(const struct shm_map *m)
 	       !fstat(m->fd[SHM_FD_MEMORY], &st) && (size_t)st.st_blocks * 512 >= m->size;
 }
 
-/* Other memory, which no client has yet. Lcores go over to it by themselves. */
+/* Other memory, which no client has yet. */
 int shm_renew(struct shm_state *s, struct err *err)
 {
-	struct shm_map *own = NULL, *rx, *tx;
+	struct shm_map *own = NULL;
 	int rc = map_create(s->link->conf, &own, err);
 
 	if (rc)
 		return rc;
-	rx = shm_map_again(own);
-	tx = shm_map_again(own);
-	if (!rx || !tx) {
-		shm_map_close(rx);
-		shm_map_close(tx);
-		shm_map_close(own);
-		return err_set(err, ENOMEM, "params.slots", "the memory cannot be mapped");
-	}
 	shm_map_close(s->own);
 	s->own = own;
+	return 0;
+}
+
+/* Its client has made the pages. Lcores go over to it by themselves. */
+bool shm_take_in(struct shm_state *s)
+{
+	struct shm_map *rx = map_again(s->own, 0), *tx = map_again(s->own, 0);
+
+	if (!rx || !tx || !map_memory(s->own, 0) || !seal(s->own)) {
+		shm_map_close(rx);
+		shm_map_close(tx);
+		return false;
+	}
+	fault_in(s->own);
+	fault_in(rx);
+	fault_in(tx);
 	shm_queue_offer(&s->rx, rx);
 	shm_queue_offer(&s->tx, tx);
-	return 0;
+	return true;
 }
 
 /*

@@ -134,7 +134,7 @@ static void hear_client(struct shm_state *s)
 
 	if (recv(s->peer, &byte, 1, MSG_DONTWAIT | MSG_PEEK) <= 0 || atomic_load(&s->up)) {
 		lose_peer(s);
-	} else if (!shm_map_seal(s->own)) {
+	} else if (!shm_take_in(s)) {
 		atomic_fetch_add(&s->robbed, 1);
 		lose_peer(s);
 	} else {

@@ -30,7 +30,8 @@
  * A client could give the memory's pages back to the kernel (MADV_REMOVE), so that each use of one is a
  * fault in the server. Once it has mapped the memory and said so, the server seals it against that
  * (F_SEAL_FUTURE_WRITE), and then looks whether all pages are there. Each client gets memory and
- * wake-ups of its own.
+ * wake-ups of its own. It keeps the memory for as long as it likes, in descriptors that nobody counts: so
+ * the pages are the client's to make, by which they are charged to it, and not to the server.
  *
  * A wake-up is the server's work at the client's order, so it is paid from a budget; what is beyond it
  * is left to the connection's thread, which is no lcore's.
@@ -148,7 +149,7 @@ struct shm_state {
 int shm_renew(struct shm_state *s, struct err *err);
 struct shm_map *shm_map_open(const struct shm_hello *hello, const int *fds);
 struct shm_map *shm_map_again(const struct shm_map *m);
-bool shm_map_seal(const struct shm_map *m);
+bool shm_take_in(struct shm_state *s); /* false: not all of it is there for good */
 void shm_map_close(struct shm_map *m);
 void shm_queue_offer(struct shm_queue *q, struct shm_map *m);
 void shm_queue_close(struct shm_queue *q);

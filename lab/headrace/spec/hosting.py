@@ -15,6 +15,8 @@ from headrace.spec.vm import QUEUE_MAX, QUEUE_MIN, Vm
 VFS_MAX = 63  # of one port of Wang et al.'s NIC (Intel 82599), and of the engine's veb
 KINDS = ("inline", "process", "container", "vm")
 PROGRAM_MB = 64  # of an engine, beside what DPDK has
+SLOTS = 1024
+SLOT_BYTES = 2 * 2 * 2112  # of memory that a VNF shares with the host: two links, two ways
 GUEST_MB = 96  # of a guest, beside what its engine has
 QEMU_MB = 256
 
@@ -55,7 +57,7 @@ class Hosting(Spec):
     mbufs: Annotated[Count, Field(ge=1024, le=1 << 24)] = 4096
     cpus: Annotated[float, Field(ge=0.1, le=1), BeforeValidator(not_a_bool)] | None = None
     memory_limit_mb: Annotated[Count, Field(ge=128, le=1 << 20)] | None = None
-    slots: Annotated[Count, Field(ge=64, le=1 << 20)] = 1024
+    slots: Annotated[Count, Field(ge=64, le=1 << 20)] = SLOTS
     uplink_gbps: Annotated[float, Field(gt=0, le=10_000), BeforeValidator(not_a_bool)] | None = None
     switch_gbps: Annotated[float, Field(gt=0, le=10_000), BeforeValidator(not_a_bool)] | None = None
     rate_cap_gbps: Annotated[float, Field(gt=0, le=10_000), BeforeValidator(not_a_bool)] | None = (
@@ -80,11 +82,12 @@ class Hosting(Spec):
                 )
         if self.slots & (self.slots - 1):
             raise ValueError(f"slots: {self.slots}; allowed: a power of two")
-        least = self.memory_mb + PROGRAM_MB
+        program = PROGRAM_MB + max(0, (self.slots - SLOTS) * SLOT_BYTES >> 20)
+        least = self.memory_mb + program
         if self.memory_limit_mb is not None and self.memory_limit_mb < least:
             raise ValueError(
                 f"memory_limit_mb: {self.memory_limit_mb}; allowed: at least {least}, memory_mb "
-                f"and {PROGRAM_MB} for the program"
+                f"and {program} for the program and its links"
             )
         return self
 
