@@ -59,7 +59,8 @@ def members(name: str, data: bytes) -> Iterator[tuple[str, str]]:
             done = subprocess.run(
                 ["dpkg-deb", part, "/dev/stdin"], input=data, capture_output=True, check=True
             )
-            yield from members(part, done.stdout)
+            inside = "control" if part == "--ctrl-tarfile" else "data"
+            yield from ((f"{inside}/{name}", text) for name, text in members(part, done.stdout))
     elif zipfile.is_zipfile(io.BytesIO(data)):
         with zipfile.ZipFile(io.BytesIO(data)) as wheel:
             for info in wheel.infolist():
@@ -96,7 +97,15 @@ def main() -> int:
         print(f"usage: {Path(sys.argv[0]).name} DIR DIR, each with a {SUMS}", file=sys.stderr)
         return 2
     one, two = map(Path, sys.argv[1:])
-    found = compare(one, two)
+    try:
+        found = compare(one, two)
+    except OSError as error:
+        print(f"{error.filename}: {(error.strerror or 'cannot be read').lower()}", file=sys.stderr)
+        return 2
+    except subprocess.CalledProcessError as error:
+        why = error.stderr.decode(errors="replace").strip().splitlines()[-1:]
+        print(f"{one}, {two}: a package cannot be read: {''.join(why)}", file=sys.stderr)
+        return 2
     print("\n".join(found) if found else f"the same in {one} and {two}")
     return 1 if found else 0
 

@@ -13,6 +13,7 @@ set -euo pipefail
 repo=$(cd "$(dirname "$0")/.." && pwd)
 twice=0
 [ "${1:-}" != --twice ] || { twice=1 && shift; }
+[ $# -le 1 ] || { echo "usage: release.sh [--twice] [DIR]" >&2; exit 2; }
 target=$(realpath -m "${1:-$repo/dist}")
 work=${HEADRACE_RELEASE:-/var/tmp/headrace-release}
 suite=bookworm root=$work/root
@@ -31,6 +32,9 @@ die() {
 for program in mmdebstrap podman; do
 	command -v $program >/dev/null || die "$program is missing: apt-get install mmdebstrap podman"
 done
+case $(realpath -m "$work")/ in
+/mnt/*) die "HEADRACE_RELEASE: $work; allowed: a folder outside of /mnt, which the build mounts over" ;;
+esac
 . "$repo/scripts/clean-root.sh"
 mkdir -p "$work"
 exec 9>"$work/lock"

@@ -111,4 +111,4 @@ def test_a_package_is_looked_into(two: tuple[Path, Path], tmp_path: Path) -> Non
         command = ["dpkg-deb", "--root-owner-group", "--build", str(tree), str(folder / "x.deb")]
         subprocess.run(command, check=True, capture_output=True)
     status, text = compared(*two)
-    assert status == 1 and "x.deb: ./file: " in text and "5 bytes" in text
+    assert status == 1 and "x.deb: data/./file: " in text and "5 bytes" in text

@@ -244,8 +244,8 @@ def _sharing(name: str | None, parts: Sequence[Part]) -> list[Part]:
 
 def _carries(part: Part, carried: float) -> str:
     """With the interval, in which all lies that was measured: starts differ. A trial may carry more
-    than the estimate, where its machine was another (model/lines_between.py); the estimate is not
-    called the most then."""
+    than the estimate, by chance or as its machine was another (model/lines_between.py); the
+    estimate is not called the most then."""
     if part.sampled is None:
         return f"can carry {pps(part.capacity_pps)}"
     low, high = part.sampled.pps.low, part.sampled.pps.high
@@ -253,8 +253,7 @@ def _carries(part: Part, carried: float) -> str:
     if carried <= (part.capacity_pps or 0.0) * (1 + SAME):
         return f"can carry {estimate}"
     return (
-        f"carried {pps(carried)} in this trial; as the machine was for most of the run, "
-        f"the limit is {estimate}"
+        f"carried {pps(carried)}; by the undisturbed slices of all trials the limit is {estimate}"
     )
 
 

@@ -75,8 +75,8 @@ def test_no_trial_carried_more_than_what_is_called_the_most() -> None:
     capacities = Capacity(parts=(part,), narrowest="acl+lb+l3fwd", pps=interval, trials=3)
     headline = pipe(one.model_copy(update={"capacity": capacities})).headline.replace("\u202f", " ")
     assert headline == (
-        "acl+lb+l3fwd is narrowest: it carried 20.9 Mpps in this trial; as the machine was for "
-        "most of the run, the limit is 18.2 Mpps (17.0 Mpps to 21.9 Mpps)."
+        "acl+lb+l3fwd is narrowest: it carried 20.9 Mpps; by the undisturbed slices of all trials "
+        "the limit is 18.2 Mpps (17.0 Mpps to 21.9 Mpps)."
     )
     below = measurement("rtc", 18.0 * MPPS, capacity=capacities)
     assert "it can carry 18.2 Mpps (17.0 Mpps to 21.9 Mpps)" in pipe(below).headline.replace(

@@ -10,7 +10,7 @@ import typer
 from pydantic import BaseModel
 from rich.console import Console
 
-from headrace.host.consoles import Terminal
+from headrace.host.consoles import Terminal, escaped
 
 STDERR = 2  # a file descriptor: for what would stand between the lines of an output for scripts
 PIPED_WIDTH = 200  # columns; rich would cut tables to 80 for a file or another program
@@ -24,4 +24,4 @@ def stdout(soft_wrap: bool = False) -> Console:
 
 def print_json(output: BaseModel) -> None:
     """What a command prints with --json: cli/_schema.py names its model."""
-    typer.echo(output.model_dump_json(indent=2, by_alias=True))
+    typer.echo(escaped(output.model_dump_json(indent=2, by_alias=True)))

@@ -104,7 +104,8 @@ def campaign(
     if listed:
         for point in points:
             why = point.skipped or point.failed
-            print(f"{point.key}  {point.title}" + (f"  [{why}]" if why else ""))
+            line = f"{point.key}  {point.title}" + (f"  [{why}]" if why else "")
+            stdout(soft_wrap=True).print(line, markup=False)
         return
     folder = out or Path("campaigns") / name
     make_folder(folder)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +19,7 @@ from headrace.errors import BadInput, HeadraceError, bad_value
 from headrace.ground.appliances.ground import AppliancePoint
 from headrace.ground.choose import Grounds
 from headrace.ground.kubernetes.manifests import Attachment, Manifest, PodNetwork, manifests
+from headrace.host.consoles import Terminal
 from headrace.record.bundle import write_whole
 from headrace.record.outputs import ExportOutput
 from headrace.spec.points import Wanted
@@ -84,7 +84,9 @@ def kubernetes(
         print_json(output)
         return
     for name, why in output.left_out.items():
-        print(f"left out: {name}: {why}", file=sys.stderr)
+        Terminal(stderr=True, highlight=False, soft_wrap=True).print(
+            f"left out: {name}: {why}", markup=False
+        )
     if not output.folders:
         raise HeadraceError("no point of the study can be deployed on Kubernetes so")
     first = output.folders[0]

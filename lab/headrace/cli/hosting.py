@@ -85,12 +85,12 @@ def _show(
     bundle: Path, trials: Sequence[Trial], stacks: Sequence[AnatomyStack], left_out: str
 ) -> None:
     if left_out:
-        typer.echo(f"Left out: {left_out}")
+        stdout(soft_wrap=True).print(f"Left out: {left_out}", markup=False)
     undivided = list(dict.fromkeys(t.anatomy.undivided for t in trials if t.anatomy is not None))
     section = anatomy_section(stacks)
     show_document(Document(str(bundle), sections=(section,)), stdout())
     for note in filter(None, undivided):
-        typer.echo(f"Not told apart: {note}")
+        stdout(soft_wrap=True).print(f"Not told apart: {note}", markup=False)
 
 
 @app.command("capacity")

@@ -15,6 +15,11 @@ from rich.segment import Segment
 _OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
+def escaped(json: str) -> str:
+    """The same document, with what a terminal would obey in it as JSON's escapes."""
+    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", json)
+
+
 class Terminal(Console):
     """No text that is printed orders the terminal anything: `?` stands for what would."""
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from headrace.errors import HeadraceError
 from headrace.host import hugepages
 from headrace.host.state import RunState, claimed_kb
-from headrace.spec.deployment import Deployment
+from headrace.spec.deployment import OVS_DPDK, Deployment
 
 # DPDK's own needs beside what the plan asks for: rings, the heap's alignment, a page per lcore.
 _EXTRA_MB = 64
@@ -29,8 +29,10 @@ def provide(deployment: Deployment, state: RunState) -> Memory:
     To be asked for once the lcores are held: what is free before that may be gone afterwards.
     """
     if deployment.hugepages is False:
-        return Memory(False, _ordinary("as the spec asks, or a virtio_user port or ovs-dpdk in it"))
-    if deployment.network == "ovs-dpdk":
+        return Memory(
+            False, _ordinary("as the spec asks, or as its virtio_user ports or ovs-dpdk need")
+        )
+    if deployment.network == OVS_DPDK:
         return Memory(False, _ordinary("Open vSwitch maps it, too, and wants few files of it"))
     pool = hugepages.pool()
     if pool is None or not pool.control.exists():

@@ -142,7 +142,8 @@ class OpenVswitch:
         return errors[-1].rpartition("|")[2] if errors else "its log has no error"
 
     def keep_on(self, cpus: Collection[int]) -> None:
-        """All its threads but its pollers, which have lcores of their own."""
+        """All threads that it has before a port is added: its pollers come with ports, on lcores of
+        their own."""
         for task in Path(f"/proc/{self.pid}/task").iterdir():
             with contextlib.suppress(ProcessLookupError):
                 os.sched_setaffinity(int(task.name), cpus)

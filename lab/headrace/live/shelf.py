@@ -50,10 +50,10 @@ def routes(folder: Folder) -> dict[str, Any]:
             return _missing(b if right is None else a, folder)
         try:
             with turn:
-                compared = diff(left, right)
+                page = render(comparison(diff(left, right), a, b), Served(views=_VIEWS))
         except HeadraceError as error:
             return PlainTextResponse(str(error), status_code=422)
-        return HTMLResponse(render(comparison(compared, a, b), Served(views=_VIEWS)))
+        return HTMLResponse(page)
 
     return {"/": runs, "/report/{name}": report, "/compare": compare}
 

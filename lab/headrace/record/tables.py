@@ -28,7 +28,6 @@ MODELS: dict[str, type[BaseModel]] = {"trials": Trial, "results": Result}
 VERSION = 1  # raised when a column goes, or changes its type or meaning; not by a new one
 ROWS_MOST = 1_000_000  # of a table that is asked with others
 TEXT_OF_ROWS_MOST = 1 << 29  # bytes of a table's rows that are read
-_PIECE = 100  # rows
 _VERSION_KEY = "headrace_tables"  # absent in the first bundles, whose columns are version 1's
 
 
@@ -84,9 +83,9 @@ def _bounded(cursor: Any, path: Path) -> list[tuple[Any, ...]]:
     """All rows. What is the same in many takes no room in a file, and here it does in each."""
     rows: list[tuple[Any, ...]] = []
     size = 0
-    while piece := cursor.fetchmany(_PIECE):
-        rows += piece
-        size += sum(len(str(row)) for row in piece)
+    while row := cursor.fetchone():  # one by one: each may be as long as all may
+        rows.append(row)
+        size += len(str(row))
         if size > TEXT_OF_ROWS_MOST:
             most = f"{TEXT_OF_ROWS_MOST} bytes of rows, as text"
             raise BundleError(f"{path}: is too long; allowed: {most}")
@@ -236,10 +235,13 @@ def query(
 def _row_counts(
     db: Any, paths: Sequence[Path], files: Sequence[Path]
 ) -> Iterator[tuple[Path, int]]:
-    """By the files' own account: a megabyte may have any number of the same row."""
-    asked = "SELECT file_name, num_rows FROM parquet_file_metadata(?)"
+    """By the files' own account of what is read: a megabyte may have any number of the same row."""
+    asked = (
+        "SELECT file_name, sum(row_group_num_rows) FROM (SELECT DISTINCT file_name, row_group_id, "
+        "row_group_num_rows FROM parquet_metadata(?)) GROUP BY file_name"
+    )
     counts = dict(db.execute(asked, [[str(file) for file in files]]).fetchall())
-    return ((path, counts[str(file)]) for path, file in zip(paths, files, strict=True))
+    return ((path, counts.get(str(file), 0)) for path, file in zip(paths, files, strict=True))
 
 
 def gather(bundles: Iterable[Path], folder: Path) -> None:

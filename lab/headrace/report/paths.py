@@ -5,7 +5,7 @@ what they cost by the engine's own count."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -43,22 +43,42 @@ _OVS = {
 }  # fmt: skip
 
 
+Asked = tuple[str, float, int]  # phase, load, repetition
+
+
 @dataclass
 class Passed:
-    """What one engine did with one chain's workload."""
+    """What one engine did with one chain's workload: of trials that were made again the last one,
+    as results have it."""
 
-    ways: Counter[str] = field(default_factory=Counter)
-    cycles: list[float] = field(default_factory=list)  # by trial of a load that was asked for
-    carried_pps: list[float] = field(default_factory=list)  # by trial of as much as could be
+    trials: dict[Asked, Trial] = field(default_factory=dict)
 
-    def add(self, one: Trial, counters: Counters) -> None:
-        counted = _counted(counters)
-        self.ways.update(counted)
-        each = _cycles(counted, counters.tsc_hz)
-        if one.phase in ("fixed", "max") and each is not None:
-            self.cycles.append(each)
-        if one.phase == "max":
-            self.carried_pps.append(one.received_pps)
+    def add(self, one: Trial) -> None:
+        self.trials[one.phase, one.load_pps, one.repetition] = one
+
+    @property
+    def ways(self) -> Counter[str]:
+        sums: Counter[str] = Counter()
+        for one in self.trials.values():
+            if one.counters is not None:
+                sums.update(_counted(one.counters))
+        return sums
+
+    @property
+    def cycles(self) -> dict[Asked, float]:
+        """By trial of a load that was asked for."""
+        return {
+            asked: each
+            for asked, one in self.trials.items()
+            if one.phase in ("fixed", "max") and one.counters is not None
+            and (each := _cycles(_counted(one.counters), one.counters.tsc_hz)) is not None
+        }  # fmt: skip
+
+    @property
+    def carried_pps(self) -> dict[Asked, float]:
+        """By trial of as much as could be."""
+        each = self.trials.items()
+        return {asked: one.received_pps for asked, one in each if one.phase == "max"}
 
 
 def sections(bundle: Bundle) -> Iterator[Section]:
@@ -71,16 +91,17 @@ def sections(bundle: Bundle) -> Iterator[Section]:
         if one.counters is not None and one.phase in _COUNTED and _whole(one):
             tsc_hz = one.counters.tsc_hz
             key = (one.execution, one.chain, one.workload)
-            passed.setdefault(key, Passed()).add(one, one.counters)
+            passed.setdefault(key, Passed()).add(one)
     rows = []
     for key, what in passed.items():
         first = next(one for (_, *of), one in passed.items() if of == list(key[1:]))
         rows.append(_row(key, what, first, tsc_hz))
-    yield Section("Ways through the engines", _NOTE, (Table(_COLUMNS, tuple(rows)),))
+    if rows:
+        yield Section("Ways through the engines", _NOTE, (Table(_COLUMNS, tuple(rows)),))
 
 
 def _row(key: tuple[str, str, str], what: Passed, first: Passed, tsc_hz: int) -> Row:
-    carried = median(what.carried_pps) if what.carried_pps else None
+    carried = median(what.carried_pps.values()) if what.carried_pps else None
     ratios = _ratio(what.carried_pps, first.carried_pps), _ratio(what.cycles, first.cycles)
     ratios = ratios if what is not first else (None, None)
     ways = what.ways
@@ -88,10 +109,10 @@ def _row(key: tuple[str, str, str], what: Passed, first: Passed, tsc_hz: int) ->
     return Row((*key, ways["packets"] or None, _way(ways), cycles, carried, *ratios))
 
 
-def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> str | None:
-    """None where there is no pair of each, or only one."""
-    pairs = list(zip(ours, theirs, strict=False))
-    if len(ours) != len(theirs) or len(pairs) < 2 or not all(map(all, pairs)):
+def _ratio(ours: Mapping[Asked, float], theirs: Mapping[Asked, float]) -> str | None:
+    """Each with the same load in the same repetition of the other. None: there are no two pairs."""
+    pairs = [(ours[asked], theirs[asked]) for asked in ours if asked in theirs]
+    if len(pairs) < 2 or not all(map(all, pairs)):
         return None
     ratio = over("", "", pairs).ratio
     return f"{ratio.value:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
@@ -107,10 +128,12 @@ def _counted(counters: Counters) -> Counter[str]:
     if counters.dut:
         return Counter(counters.dut | {"packets": _came(counters.dut)})
     sums: Counter[str] = Counter()
+    packets: Counter[str] = Counter()  # by segment: one after the other has them all
     for one in counters.replicas:
         if one.nfs:
             sums.update(_replica(one))
-    return sums
+            packets[one.segment] += one.packets_in
+    return sums + Counter(packets=max(packets.values(), default=0))
 
 
 def _came(dut: Mapping[str, int]) -> int:
@@ -120,7 +143,7 @@ def _came(dut: Mapping[str, int]) -> int:
 
 
 def _replica(one: ReplicaReading) -> Counter[str]:
-    sums = Counter({"packets": one.packets_in, "cycles": one.ops_cycles})
+    sums = Counter({"cycles": one.ops_cycles})
     if one.fastpath is not None:
         sums["fast path"] += one.fastpath.hits
         sums["functions"] += one.fastpath.misses

@@ -9,6 +9,11 @@ from headrace.report.paths import _counted, _cycles, _ratio, _way
 TSC_HZ = 2_000_000_000
 
 
+def at(*values: float) -> dict[tuple[str, float, int], float]:
+    """Of one load, by repetition."""
+    return {("max", 0.0, i): float(value) for i, value in enumerate(values, 1)}
+
+
 def test_open_vswitch() -> None:
     """1,000 packets that go through once again each: 2,000 lookups."""
     dut = {"received": 1000, "recirculated": 1000, "emc-hits": 1500, "megaflow-hits": 490,
@@ -32,6 +37,23 @@ def test_headrace() -> None:
     assert _cycles(ways, TSC_HZ) == 100
 
 
+def test_a_chain_in_segments() -> None:
+    """Each packet goes through both: 100 and 60 cycles of it are 160."""
+    acl = NfReading(type="acl", packets_in=1000, counters={"cache-hits": 0})
+    first = ReplicaReading(
+        segment="a", index=0, cpu=1, packets_in=1000, ops_cycles=100_000, nfs={"acl": acl}
+    )
+    halves = (
+        ReplicaReading(
+            segment="b", index=i, cpu=2 + i, packets_in=500, ops_cycles=30_000,
+            nfs={"l3fwd": NfReading(type="l3fwd", packets_in=500)},
+        )
+        for i in range(2)
+    )  # fmt: skip
+    ways = _counted(Counters(tsc_hz=TSC_HZ, replicas=(first, *halves)))
+    assert (ways["packets"], _cycles(ways, TSC_HZ)) == (1000, 160)
+
+
 def test_programs_of_the_kernel() -> None:
     """A sixteenth of 1,600 packets was timed: 100 ns are 200 cycles."""
     dut = {"forward/in": 1600, "forward/acl/denied": 3, "timed": 100, "timed-ns": 10_000}
@@ -42,8 +64,10 @@ def test_programs_of_the_kernel() -> None:
 
 def test_ratios_are_of_pairs() -> None:
     """A machine that is twice as slow for a pair changes nothing."""
-    assert _ratio([300.0, 600.0, 303.0], [200.0, 400.0, 202.0]) == "1.500 (1.500 to 1.500)"
+    assert _ratio(at(300, 600, 303), at(200, 400, 202)) == "1.500 (1.500 to 1.500)"
     # Of 2 and 4: sqrt(8), Student's 12.706 times ln(2) / 2 to each side.
-    assert _ratio([2.0, 4.0], [1.0, 1.0]) == "2.828 (0.035 to 231.200)"
-    assert _ratio([1.0, 2.0], [1.0]) is None
-    assert _ratio([1.0], [1.0]) is None
+    assert _ratio(at(2, 4), at(1, 1)) == "2.828 (0.035 to 231.200)"
+    assert _ratio(at(1, 2), at(1)) is None
+    # The other's second repetition is missing: its third is still held against the third.
+    third = {("max", 0.0, 1): 1.0, ("max", 0.0, 3): 1.0}
+    assert _ratio(at(2, 9, 4), third) == "2.828 (0.035 to 231.200)"

@@ -385,6 +385,12 @@ class Deployment(Spec):
         return self
 
     @model_validator(mode="after")
+    def _options_of_engines(self) -> Deployment:
+        if self.ovs != OvsOptions() and OVS_DPDK not in self.engine:
+            raise ValueError(f"ovs: belongs to the engine {OVS_DPDK}; allowed: none without it")
+        return self
+
+    @model_validator(mode="after")
     def _on_a_nic(self) -> Deployment:
         if not isinstance(self.hosting, Hosting):
             return self
@@ -394,7 +400,7 @@ class Deployment(Spec):
                 f"network: {self.network} joins hosted VNFs; got hosting {self.hosting.kind}; "
                 f"allowed: {', '.join(kinds)}"
             )
-        if self.network == "ovs-dpdk" and self.hugepages is True:
+        if self.network == OVS_DPDK and self.hugepages is True:
             raise ValueError(
                 "hugepages: true; ovs-dpdk shares the tester's memory, which has to be in few "
                 "files; allowed with ovs-dpdk: auto, false, which are the same"

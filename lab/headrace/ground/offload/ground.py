@@ -24,8 +24,9 @@ from headrace.ground.offload.convergence import SpeakerPoint, networks_of
 from headrace.ground.offload.fpm import write_addresses
 from headrace.ground.offload.killed import Routers, RoutersPoint
 from headrace.ground.offload.mode_points import ConventionalPoint, ForwardingPoint
-from headrace.ground.offload.modes import OVS_DPDK, Many, conventional, on_port, study_of
+from headrace.ground.offload.modes import Many, conventional, on_port, study_of
 from headrace.host.openvswitch import dpdk_lacking
+from headrace.spec.deployment import OVS_DPDK
 from headrace.spec.document import Document
 from headrace.spec.offload import Mode, Offload
 from headrace.spec.study import Study, expand, read

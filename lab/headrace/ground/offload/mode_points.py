@@ -25,7 +25,6 @@ from headrace.ground.offload.modes import (
     FPM_PORT,
     GATEWAYS,
     LEARNING,
-    OVS_DPDK,
     UPDATED,
     Many,
     own_routes,
@@ -34,6 +33,7 @@ from headrace.ground.offload.service import shown
 from headrace.record.facts import Observation
 from headrace.record.resolved import ResolvedMode
 from headrace.record.verdict import Finding
+from headrace.spec.deployment import OVS_DPDK
 
 _READY_S = 60.0
 _FOLLOWED = 0.9  # of the route changes that were asked for

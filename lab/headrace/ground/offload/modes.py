@@ -16,11 +16,11 @@ from typing import Any
 
 from headrace.engine.plan_document import Plan, PlanFunction
 from headrace.ground.offload.fpm import destinations, prefixes
+from headrace.spec.deployment import OVS_DPDK
 from headrace.spec.offload import Mode
 
 Json = dict[str, Any]
 ROUTER = "router"
-OVS_DPDK = "ovs-dpdk"
 LEARNING = ("offload", "offload-updates")
 UPDATED = "offload-updates"
 GATEWAYS = ("10.255.0.1", "10.255.0.2")
