@@ -29,6 +29,20 @@ static inline void pace_set_interval(struct pace *p, double cycles)
 	p->per_soft = p->soft_interval ? 1.0 / p->soft_interval : 0;
 }
 
+/*
+ * Another interval from `t` (elapsed, fixed point) on. What is owed by then stays due, and what is not due yet
+ * comes so much of an interval later: a rate that is set again and again makes neither more packets nor less.
+ */
+static inline void pace_change(struct pace *p, uint64_t t, double cycles)
+{
+	double owed = (double)(int64_t)(t - p->next) * p->per_interval, back;
+
+	pace_set_interval(p, cycles);
+	back = owed * (double)p->interval;
+	p->next = back < (double)t ? (uint64_t)((double)t - back) : 0;
+	p->soft_next = owed > 0 ? t : p->next;
+}
+
 /* How many of at most n packets to send at `now`; *intended is set to the first one's due time. */
 static inline uint16_t pace_due(struct pace *p, uint64_t now, uint16_t n, uint64_t *intended)
 {

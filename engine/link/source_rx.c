@@ -143,10 +143,7 @@ static __rte_noinline void obey(struct source_queue *q, uint64_t version)
 			q->per_ns = stretch(s);
 			q->began = since - (int64_t)((double)ns * q->per_ns);
 		}
-		pace_set_interval(&q->pace,
-				  (double)rte_get_tsc_hz() * s->n_queues / s->run.rate_pps);
-		/* From now on at the new rate; what the old one still owed is not caught up. */
-		q->pace.next = q->pace.soft_next = t;
+		pace_change(&q->pace, t, (double)rte_get_tsc_hz() * s->n_queues / s->run.rate_pps);
 	}
 	if (s->stopped && q->running)
 		end(q);

@@ -86,9 +86,40 @@ static void test_full_speed(void **state)
 	assert_int_equal(pace_due(&p, 2003, 32, &intended), 0);
 }
 
+/*
+ * A rate that is set a hundred times, to what it is, changes nothing: not between two packets, and not while
+ * 1,000 are owed. One that is halved then has those come, too, and the next one after what is left of its
+ * interval, which is twice as long now.
+ */
+static void test_another_rate(void **state)
+{
+	struct pace p = {.deadline = UINT64_MAX, .left = UINT64_MAX};
+	uint64_t intended, sent = 0, now;
+
+	(void)state;
+	pace_set_interval(&p, 100);
+	for (now = 0; now <= 100000; now += 50) {
+		if (now % 1000 == 0)
+			pace_change(&p, now << PACE_FRACTION, 100);
+		sent += pace_due(&p, now, 32, &intended);
+	}
+	assert_int_equal(sent, 1001); /* at 0, 100, ... 100000 */
+	pace_change(&p, 200000ull << PACE_FRACTION, 100);
+	pace_change(&p, 200000ull << PACE_FRACTION, 200);
+	for (now = 200000; now < 10000000; now += 50)
+		sent += pace_due(&p, now, 32, &intended);
+	assert_in_range(sent, 1001 + 1000 + 49000 - 1, 1001 + 1000 + 49000 + 1);
+	/* What was owed had room behind the start only for some: no time is before it. */
+	p = (struct pace){.deadline = UINT64_MAX, .left = UINT64_MAX};
+	pace_set_interval(&p, 10);
+	pace_change(&p, 1000ull << PACE_FRACTION, 1000);
+	assert_int_equal(p.next, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_another_rate),
 		cmocka_unit_test(test_on_time),
 		cmocka_unit_test(test_no_drift),
 		cmocka_unit_test(test_stall),

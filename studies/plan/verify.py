@@ -144,23 +144,27 @@ def summary(plans: list[ChainPlan]) -> list[str]:
         abs(one.predicted_pps / one.measured_pps - 1)
         for p in plans
         for one in p.layouts
-        if one.measured_pps
+        if one.measured_pps and not one.elsewhere
     ]
-    away = sum(one.elsewhere for p in plans for one in p.layouts)
+    if not errors:
+        return [f"{len(plans)} chains, none judged" + _moved_lcores(plans)]
     return [
-        f"{len(plans)} chains, {len(errors)} predictions; {away} layouts not judged, as the "
-        f"hypervisor had lcores elsewhere; costs of two states in {sum(p.mixed for p in plans)} "
-        "chains",
+        f"{len(plans)} chains, {len(errors)} predictions" + _moved_lcores(plans),
         f"machine's pace another than when costs were taken: {sum(moved([p]) for p in plans)}",
-        f"error of the prediction: median {median(errors or [0.0]):.1%}, "
-        f"most {max(errors, default=0.0):.1%}",
+        f"error of the prediction: median {median(errors):.1%}, most {max(errors):.1%}",
         f"of these the {len(unseen)} of layouts that no cost was taken from: "
         f"median {median(unseen):.1%}, most {max(unseen):.1%}",
-        f"without regard to the machine's pace: median {median(raw or [0.0]):.1%}, "
-        f"most {max(raw, default=0.0):.1%}",
-        f"choice: {close} of {len(losses)} are the measured best or within {CLOSE:.0%} of it, "
-        f"the worst {max(losses, default=0.0):.1%} below",
+        f"without regard to the machine's pace: median {median(raw):.1%}, most {max(raw):.1%}",
+        f"choice: {close} of {len(losses)} are the measured best or within {CLOSE:.0%} of it"
+        + (f", the worst {max(losses):.1%} below" if losses else ""),
     ]
+
+
+def _moved_lcores(plans: list[ChainPlan]) -> str:
+    away = sum(one.elsewhere for p in plans for one in p.layouts)
+    mixed = sum(p.mixed for p in plans)
+    told = f"; {away} layouts not judged, as lcores were elsewhere" if away else ""
+    return told + (f"; costs of two states of the machine in {mixed} chains" if mixed else "")
 
 
 def use(plan: ChainPlan, one: LayoutPlan) -> float:

@@ -73,7 +73,11 @@ def test_a_repetition_has_packets_of_its_own(engine_binary: Path, tmp_path: Path
         ("rtc", "{segments: [[firewall], [nat]]}", ["deployment.execution", "covered: rtc"]),
         ("chain: [2, 3, 4]", "chain: [1, 2], shared: true", ["lcore 1 has traffic and chain"]),
         ("execution: rtc", "execution: rtc, steer: even", ["deployment.steer", "covered: hash"]),
-        ("ground: {simulated: {server: xeon-platinum-8168}}", "", ["measure.operate", "--on"]),
+        (
+            "ground: {simulated: {server: xeon-platinum-8168}}",
+            "ground: {kubernetes: {}}",
+            ["measure.operate", "--on"],
+        ),
         ("[headrace, static]", "[headrace, headrace]", ["policy", "each once"]),
         ("measure: {", "measure: {max: true, ", ["operate: beside max"]),
         ("[1 s, 40M], [2 s", "[1 ms, 40M], [2 ms", ["workload.load", "lasts 0.002 s", "0.01 s"]),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from headrace.engine.growing import Counts
 from headrace.engine.link_counts import Ends, LinkCounts, PortCounts, SinkCounts, SourceCounts
@@ -272,6 +272,8 @@ class EngineCounts(Counts):
 
 
 class ClockInfo(Record):
+    model_config = ConfigDict(allow_inf_nan=False)
+
     read_cost_cycles: float
     tsc_error_ppm: float
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
+from pydantic import ConfigDict
+
 from headrace.record.frozen import Record
 
 
 class Counts(Record):
-    """Numbers that only grow, but for those that are `momentary`."""
+    """Numbers that only grow, but for those that are `momentary`. None is infinite, or no number:
+    a VNF's engine may say what it likes."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
 
     momentary: ClassVar[frozenset[str]] = frozenset()
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headrace.engine.counters import difference
+from headrace.engine.link_counts import RingCounts
 from headrace.engine.reading import Reading, run, sending
 from headrace.errors import HeadraceError
 from headrace.ground.elastic_plant import ElasticEngine, EnginePlant
@@ -91,16 +92,24 @@ def operable_of(deployed: DeployedEngine) -> EngineOperable:
     cpus = placement.room[:most]
     begun = list(range(len(segment.cpus)))  # they are the first of these
     of = ElasticEngine(
-        deployed.engine, deployed.plan, deployed.ways[0], cpus, deployed.point.policy, begun
-    )
-    with deployed.engine.measuring():
-        model = measured(of)
+        deployed.engine, deployed.plan, deployed.ways[0], cpus, deployed.point.policy,
+        deployed.site.say, begun,
+    )  # fmt: skip
+    if not _tells_each(of):
+        why = "does not say how much waits for each replica; allowed: one of this version"
+        raise HeadraceError(f"deployment.engine: {deployed.point.description.engine}: {why}")
+    model = measured(of)
     deployed.site.say(
         f"  one lcore carries {rate(model.carried_pps)}; another one, with its share of the flows, "
         f"is there after {duration_text(model.change_s * 1e9)}"
     )
     future = load_of(experiment, deployed.point.doc)
     return EngineOperable(of, future, experiment.frame.mean_bytes, deployed.labels, model)
+
+
+def _tells_each(of: ElasticEngine) -> bool:
+    wire = of.engine.read().links[of.way.wire]
+    return isinstance(wire, RingCounts) and len(wire.used_each) == wire.rings
 
 
 def spread(of: ElasticEngine, lcores: int) -> None:
@@ -163,7 +172,7 @@ def _change_s(of: ElasticEngine, load_pps: float) -> float:
     """What one lcore more takes; nothing where there is none."""
     if len(of.cpus) < 2:
         return 0.0
-    with sending(of.engine, (of.way,), load_pps, _CHANGE_MOST_S):
+    with of.engine.measuring(), sending(of.engine, (of.way,), load_pps, _CHANGE_MOST_S):
         time.sleep(_DRAIN_S)
         began = time.monotonic()
         spread(of, 2)

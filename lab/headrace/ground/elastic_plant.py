@@ -7,13 +7,16 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from headrace.engine.accounts import books, without_consumed
+from headrace.engine.clocks import of_workers
+from headrace.engine.control import ControlError
+from headrace.engine.counters import difference
 from headrace.engine.counts import EngineCounts, ReplicaCounts, WorkerCounts
 from headrace.engine.link_counts import RingCounts
 from headrace.engine.plan_compiler import Path
@@ -30,12 +33,15 @@ from headrace.ground.operable import (
     PlantTelemetry,
     Totals,
 )
+from headrace.host.scheduling import Snapshot, kept_waiting
+from headrace.record.facts import Facts
 
-WINDOW_S = 0.01  # of the sink's delays (engine/link/sink_slices.c)
+SLICE_HZ = 100  # of the sink's delays (engine/link/sink.h)
+WINDOW_S = 1 / SLICE_HZ
 _BEHIND_S = 0.001  # a window's end: a packet of the next one has come then, and has closed it
 _CLOSED_S = 0.004  # is waited for such a packet at most
 _FIRST_S = 1.0  # and for the first one
-_COUNTED = 10  # windows, whose packets by bucket are told
+_COUNTED_S = 0.1  # whose packets by bucket are told
 _ENDLESS = 1 << 53  # packets: the rate changes, and the time is what ends
 _LEAST_PPS = 1.0  # the engine has no pause between two packets that is longer
 Policy = Mapping[str, frozenset[str]]
@@ -50,6 +56,7 @@ class ElasticEngine:
     way: Path
     cpus: tuple[int, ...]
     policy: Policy  # function: drop reasons that are what it was told to do
+    say: Callable[[str], None]
     _at: list[int] = field(default_factory=list)  # the lcore of each replica
 
     @property
@@ -103,11 +110,10 @@ class ElasticEngine:
         """Packets by place and reason, but for those that were dropped as was asked, which are the
         second."""
         grown = books(before, now)
-        every = grown.dropped(("forward", "created")) | grown.plain
-        drops = without_consumed({place: n for place, n in every.items() if n})
+        drops = without_consumed(grown.dropped(("forward",)))
         asked = {f"{name}/{reason}" for name, reasons in self.policy.items() for reason in reasons}
-        by_policy = sum(n for place, n in drops.items() if place in asked)
-        return {place: n for place, n in drops.items() if place not in asked}, by_policy
+        left = {place: n for place, n in drops.items() if place not in asked}
+        return left, grown.by_policy(("forward",), self.policy)
 
 
 @dataclass
@@ -115,14 +121,19 @@ class SinkWindows:
     """Delays of the sink's packets in windows of 10 ms, on the grid that its first packet began."""
 
     of: ElasticEngine
-    tsc_hz: float
+    tsc_hz: int
     anchor: int | None = None
     seen: int = 0  # windows that are over
 
-    def ends_at(self) -> float:
+    @property
+    def _step(self) -> int:
+        """TSC cycles, as the engine has it."""
+        return self.tsc_hz // SLICE_HZ
+
+    def ends_at(self) -> int:
         """TSC of the end of the next one."""
         assert self.anchor is not None
-        return self.anchor + (self.seen + 1) * WINDOW_S * self.tsc_hz
+        return self.anchor + (self.seen + 1) * self._step
 
     def begin(self, since: int) -> bool:
         """Waits for the first packet; whether one came."""
@@ -135,17 +146,18 @@ class SinkWindows:
         return False
 
     def p99_s(self, until: int, came: int) -> float:
-        """The largest of those windows that are over and that nobody has asked for yet. Where
-        packets were due and none came for all of that time, they take longer than it."""
+        """The largest of those windows that are over and that nobody has asked for yet; one that is
+        over since a moment only may not be closed, and is the next look's. Where packets were due
+        and none came for all of that time, they take longer than it."""
         assert self.anchor is not None
-        step = WINDOW_S * self.tsc_hz
-        first = self.anchor + self.seen * step
-        due = max(1, int((until - self.anchor) / step) - self.seen)
-        rows, deadline = self._rows(round(first)), time.monotonic() + _CLOSED_S
+        first = self.anchor + self.seen * self._step
+        over = int(until - _BEHIND_S * self.tsc_hz) - self.anchor
+        due = max(1, over // self._step - self.seen)
+        rows, deadline = self._rows(first), time.monotonic() + _CLOSED_S
         while not rows and came and time.monotonic() < deadline:
             time.sleep(_BEHIND_S)
-            rows = self._rows(round(first))
-        last = first + due * step
+            rows = self._rows(first)
+        last = first + due * self._step
         inside = [one[4] for one in rows if one[0] < last]
         self.seen += due
         if inside:
@@ -169,27 +181,32 @@ class EnginePlant:
     _shield: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     _before: EngineCounts = field(init=False)
     _first: EngineCounts = field(init=False)
+    _scheduled: Snapshot = field(init=False)  # with `_first`
     _windows: SinkWindows = field(init=False)
     _owners: Integers = field(init=False)
-    _packets: deque[Integers] = field(init=False)
+    # By the second, packets of each bucket so far.
+    _packets: deque[tuple[float, Integers]] = field(init=False)
     _rate: float = field(init=False)  # that the source has
-    _asked: float = field(init=False)  # packets that were due so far
     _read_at: float = field(init=False)  # by this side's clock, of `_before`
+    _first_at: float = field(init=False)  # the same of `_first`
     _start_tsc: int = field(init=False)
+    _charged: int = field(init=False)  # lcores, since the last look
     _ended: bool = False
 
     def __post_init__(self) -> None:
         of = self.of
         self._shield.enter_context(of.engine.measuring())
         self._owners, packets = of.steered()
-        self._packets = deque([packets], maxlen=_COUNTED + 1)
+        self._packets = deque([(0.0, packets)])
+        self._charged = len(of.at)
         self._first = self._before = when_empty(of.engine)
+        self._scheduled = of.engine.scheduled()
+        self._first_at = self._read_at = time.monotonic()
         self._windows = SinkWindows(of, self._before.tsc_hz)
-        self._rate, self._asked, self._read_at = self._due(0.0), 0.0, time.monotonic()
+        self._rate = self._due(0.0)
         source = {"rate_pps": self._rate, "duration_s": self.seconds, "packets": _ENDLESS}
-        self._start_tsc = int(
-            of.engine.request("start", sources={of.way.source: source})["start_tsc"]
-        )
+        reply = of.engine.request("start", sources={of.way.source: source})
+        self._start_tsc = int(reply["start_tsc"])
         if not self._windows.begin(self._start_tsc):
             raise HeadraceError(f"{of.segment}: no packet came within {_FIRST_S:g} s of the start")
 
@@ -218,14 +235,15 @@ class EnginePlant:
         now = of.engine.read()
         self._read_at = time.monotonic()
         at_s = (now.tsc - self._start_tsc) / hz
-        self._asked += self._rate * (at_s - self._begun(before))
         self._ended = at_s >= self.seconds - WINDOW_S / 2
-        if not self._ended:
-            self._rate = self._due(at_s)
-            of.engine.request("set", link=of.way.source, rate_pps=self._rate)
+        if self._ended:
+            of.engine.request("stop")
+        elif (rate := self._due(at_s)) != self._rate:
+            self._rate = rate
+            of.engine.request("set", link=of.way.source, rate_pps=rate)
         self._before = now
         self._owners, packets = of.steered()
-        self._packets.append(packets)
+        self._packets.append((at_s, packets))
         return self._telemetry(before, now)
 
     def _begun(self, before: EngineCounts) -> float:
@@ -242,7 +260,8 @@ class EnginePlant:
         offered = now.source(of.way.source).sent - since
         lost, by_policy = of.lost(before, now)
         dropped = sum(lost.values())
-        self.core_seconds += len(of.at) * seconds
+        self.core_seconds += self._charged * seconds
+        self._charged = len(of.at)
         return PlantTelemetry(
             begin_s=begin_s,
             seconds=seconds,
@@ -256,7 +275,7 @@ class EnginePlant:
 
     def _lcores(self, before: EngineCounts, now: EngineCounts, seconds: float) -> dict[str, Any]:
         of, most = self.of, len(self.of.cpus)
-        steered = self._packets[-1] - self._packets[-2]
+        steered = self._packets[-1][1] - self._packets[-2][1]
         came = np.bincount(self._owners, weights=steered, minlength=most).astype(np.int64)
         done, queued = np.zeros(most, np.int64), np.zeros(most, np.int64)
         busy, burst, on = np.zeros(most), np.ones(most), np.zeros(most, bool)
@@ -266,49 +285,61 @@ class EnginePlant:
             was, has = (read.segments[of.segment][replica] for read in (before, now))
             done[lcore] = has.packets_in - was.packets_in
             queued[lcore] = waits.used_each[replica]
-            busy[lcore] = _busy(before.workers[has.cpu], now.workers[has.cpu])
+            worked = _worked(before.workers[has.cpu], now.workers[has.cpu])
+            busy[lcore] = worked / now.tsc_hz / seconds
             burst[lcore] = max(1.0, done[lcore] / max(1, _full_polls(was, has)))
             on[lcore] = True
-        return {
-            "came": came,
-            "done": done,
-            "busy": busy,
-            "burst": burst,
-            "queued": queued,
-            "on": on,
-        }
+        work = {"done": done, "busy": busy, "burst": burst}
+        return {"came": came, "queued": queued, "on": on, **work}
 
     def packets(self) -> Numbers:
-        grown: Numbers = (self._packets[-1] - self._packets[0]).astype(np.float64)
+        now, last = self._packets[-1]
+        while len(self._packets) > 2 and now - self._packets[1][0] >= _COUNTED_S:
+            self._packets.popleft()
+        grown: Numbers = (last - self._packets[0][1]).astype(np.float64)
         return grown
 
     def act(self, wanted: Assignment) -> int:
-        moved = self.of.use(wanted.lcores)
-        moved += self.of.move(wanted.owners)
+        """What the engine could not do is said, and seen at the next look: buckets stay."""
+        self._charged, moved = max(len(self.of.at), len(wanted.lcores)), 0
+        try:
+            moved += self.of.use(wanted.lcores)
+            moved += self.of.move(wanted.owners)
+        except ControlError as error:
+            self.of.say(f"  a step was not made, or not all of it: {error}")
         self._owners, _ = self.of.steered()
         return moved
 
     def totals(self) -> Totals:
         of = self.of
         of.engine.request("stop")
+        waited = kept_waiting(self._scheduled, of.engine.scheduled(), self._first.workers)
         last = when_empty(of.engine)
+        took_s = time.monotonic() - self._first_at
         self._shield.close()
         source, sink = last.source(of.way.source), last.sink(of.way.sink)
         drops, by_policy = of.lost(self._first, last)
         grown = books(self._first, last)
-        inside = grown.waiting + grown.held_of(("forward",))
+        counters = difference(self._first, last, of.plan, waited)
+        asked = round(self.future.mean(0.0, self.seconds) * self.seconds)
+        facts = Facts(
+            sent=source.sent, received=sink.own.packets, lost=sum(drops.values()), asked=asked,
+            intended_s=self.seconds, took_s=source.duration_ns / 1e9,
+            behind_s=source.behind_max_ns / 1e9, undecided=sink.undecided,
+            clocks=of_workers(counters.workers, counters.tsc_hz, waited, took_s, took_s),
+        )  # fmt: skip
         return Totals(
             offered=source.sent, done=sink.own.packets, dropped=sum(drops.values()),
-            queued=inside, unsent=max(0, round(self._asked) - source.sent), drops=drops,
-            by_policy=by_policy,
+            queued=grown.waiting + grown.held_of(("forward",)),
+            unsent=max(0, asked - source.sent), drops=drops, by_policy=by_policy, facts=facts,
         )  # fmt: skip
 
 
-def _busy(was: WorkerCounts, now: WorkerCounts) -> float:
-    """The share of an lcore's time in which it could not have taken more packets: it worked, or
-    the kernel or a hypervisor had its CPU."""
+def _worked(was: WorkerCounts, now: WorkerCounts) -> int:
+    """Cycles in which an lcore could not have taken more packets: it worked, or the kernel or a
+    hypervisor had its CPU."""
     idle = now.idle_cycles - was.idle_cycles + now.sleep_cycles - was.sleep_cycles
-    return 1 - idle / max(1, now.ref_cycles - was.ref_cycles)
+    return now.ref_cycles - was.ref_cycles - idle
 
 
 def _full_polls(was: ReplicaCounts, now: ReplicaCounts) -> int:

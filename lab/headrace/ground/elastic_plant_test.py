@@ -15,7 +15,7 @@ from headrace.engine.running import RunningEngine
 from headrace.ground.elastic_plant import ElasticEngine, SinkWindows
 from headrace.ground.operable import Foresight
 
-HZ = 1000.0  # ten cycles are a window
+HZ = 1000  # ten cycles are a window
 
 
 @dataclass
@@ -52,7 +52,9 @@ def elastic(answers: AnsweringEngine, at: list[int]) -> ElasticEngine:
     plan = Plan(
         engine=PlanEngine(), links={"x": PlanLink(type="ring")}, nfs={}, segments=(segment,)
     )
-    return ElasticEngine(cast(RunningEngine, answers), plan, Path("forward"), (2, 3, 5), {}, at)
+    return ElasticEngine(
+        cast(RunningEngine, answers), plan, Path("forward"), (2, 3, 5), {}, print, at
+    )
 
 
 def slice_of(begin: int, p99_us: int) -> tuple[int, ...]:

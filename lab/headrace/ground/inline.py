@@ -63,6 +63,7 @@ class EnginePoint:
     policy: Mapping[str, frozenset[str]]  # node: the drop reasons that are what it was told to do
     remarks: tuple[str, ...] = ()  # what is right, but rarely meant
     floors: Floors = field(default_factory=Floors)  # shared by all points of a study
+    lasts_s: float | None = None  # a load that changes
 
     @property
     def chain(self) -> str:
@@ -83,12 +84,8 @@ class EnginePoint:
     @property
     def offers(self) -> tuple[Offer, ...]:
         one = self.experiment
-        lasts_s = None
-        if self.study.measure.operate is not None:
-            from headrace.ground.load_curve import load_of  # numpy
-
-            lasts_s = float(load_of(one, self.doc).seconds[-1])
-        return (Offer(one.workload_name, one.workload, self._own_measure(), lasts_s=lasts_s),)
+        measure = self._own_measure()
+        return (Offer(one.workload_name, one.workload, measure, lasts_s=self.lasts_s),)
 
     def _own_measure(self) -> Measure | None:
         """A capture in its own timing is sent at its own rate, unless another is asked for."""
@@ -315,17 +312,20 @@ def inline_point(
     """`adapt` may change the chain's plan."""
     doc, description = check.doc, check.description
     placement = place(experiment, doc, available)
+    lasts_s = None
     if experiment.study.measure.operate is not None:
-        from headrace.ground.operated_check import check_operated_engine  # numpy
+        from headrace.ground.load_curve import load_of  # numpy
+        from headrace.ground.operated_check import check_operated_engine
 
         check_operated_engine(experiment, doc, placement)
+        lasts_s = float(load_of(experiment, doc).seconds[-1])
     engine = engine_of(experiment)
     plan = adapt(compile_plan(experiment, placement, description, doc, engine))
     direct = direct_plan(experiment, placement, description, doc, engine)
     check.check(plan, experiment)
     return EnginePoint(
         experiment, doc, description, placement, plan, direct,
-        policy_drops(experiment, description), floors=floors,
+        policy_drops(experiment, description), floors=floors, lasts_s=lasts_s,
     )  # fmt: skip
 
 

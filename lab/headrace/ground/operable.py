@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.record.facts import Facts
 from headrace.record.identity import Origin
 
 Numbers = NDArray[np.float64]
@@ -75,7 +76,7 @@ class Plant(Protocol):
         """Packets of each bucket in the last tenth of a second: fewer tell too little."""
 
     def act(self, wanted: Assignment) -> int:
-        """Begins to change: how many buckets move."""
+        """Begins to change: how many buckets move, which may be fewer than were to."""
 
     def totals(self) -> Totals: ...
 
@@ -93,6 +94,7 @@ class Totals:
     unsent: int
     drops: Mapping[str, int] = field(default_factory=dict)
     by_policy: int = 0
+    facts: Facts | None = None  # for the audit, of what really ran
 
 
 class ElasticModel(Protocol):

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from headrace.engine.place import Placement
+from headrace.ground.elastic_plant import WINDOW_S
 from headrace.ground.load_curve import load_of
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
 
-_WINDOW_S = 0.01  # the engine's (ground/elastic_plant.py)
+_FIRST_PPS = 1000  # with less, it takes long until one can tell that packets come
 _BUCKETS = 256
 # Of keys that only a simulation asks for: what they say is measured where the chain runs.
 _SIMULATED = ("costs", "model_error", "seed")
@@ -59,13 +60,19 @@ def check_operated_engine(experiment: Experiment, doc: Document, placement: Plac
     assert asked is not None  # who calls has asked
     given = asked.model_fields_set
     for key, value, covered in (
-        ("interval", asked.interval, _WINDOW_S), ("buckets", asked.buckets, _BUCKETS),
+        ("interval", asked.interval, WINDOW_S), ("buckets", asked.buckets, _BUCKETS),
     ):  # fmt: skip
         if key in given and value != covered:
             raise doc.error(
                 ("measure", "operate", key),
                 f"cannot operate: {value:g} on an engine; covered: {covered:g}",
             )
+    if (first := float(load_of(experiment, doc).pps[0])) < _FIRST_PPS:
+        raise doc.error(
+            ("workload", "load"),
+            f"cannot operate: begins with {first:g} packets/s; covered on an engine: {_FIRST_PPS} "
+            "or more",
+        )
     for key in _SIMULATED:
         if key in given:
             raise doc.error(

@@ -96,7 +96,11 @@ class OpenVswitch:
         return process.pid
 
     def tool(self, name: str, *arguments: str) -> str:
-        done = within(self.namespace, lambda: self._run(name, *arguments))
+        try:
+            done = within(self.namespace, lambda: self._run(name, *arguments))
+        except subprocess.TimeoutExpired:
+            message = f"no answer within {_TIMEOUT_S:g} s"
+            raise HeadraceError(f"{Path(name).name}: {message}") from None
         if done.returncode:
             message = (done.stderr.strip() or "failed").splitlines()[-1]
             raise HeadraceError(f"{Path(name).name}: {message}")
@@ -145,7 +149,7 @@ class OpenVswitch:
         """All threads that it has before a port is added: its pollers come with ports, on lcores of
         their own."""
         for task in Path(f"/proc/{self.pid}/task").iterdir():
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, FileNotFoundError):
                 os.sched_setaffinity(int(task.name), cpus)
 
     def add_flows(self, rules: list[str]) -> None:

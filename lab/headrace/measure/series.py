@@ -155,6 +155,7 @@ class TrialSeries:
         for _ in range(RETRIES_OF_LOAD):
             if not self._book.ran_elsewhere():
                 break
+            self._book.progress.say("  once more: the hypervisor had lcores elsewhere than mostly")
             trials = self._trial(load_pps, self._measure.trial, phase)
         return trials
 

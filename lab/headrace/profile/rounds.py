@@ -86,7 +86,7 @@ def measure(bench: Bench, cases: Sequence[Case], rounds: int, anew: bool = True)
         for case in few:
             _measure(bench, case, counts[0])
     if any(case.few(bench.lines, 1) for case in cases):
-        bench.mixed = True
+        bench.mixed |= anew  # what is chosen among later is no cost
         bench.session.progress.say(
             "note: the hypervisor had lcores elsewhere for too long: what some of these cost was "
             "taken with them there, where what passes between lcores costs otherwise"

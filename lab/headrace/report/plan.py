@@ -148,8 +148,8 @@ def _layouts(plan: ChainPlan) -> Section:
         )
     if away := [_NAMES[one.role] for one in plan.layouts if one.elsewhere]:
         note += (
-            f" While {', '.join(away)} ran, the hypervisor had the lcores elsewhere than when "
-            "costs were taken: no prediction is held against that."
+            f" While {', '.join(away)} or the reference ran, the hypervisor had the lcores "
+            "elsewhere than when costs were taken: no prediction is held against that."
         )
     columns: tuple[Column | str, ...] = (
         "",

@@ -40,7 +40,8 @@ class HeadracePolicy:
     _trend: float = 0.0  # packets/s in an interval
     _variance: float = 0.0
     _uneven: float = EVEN
-    _expected: deque[float] = field(default_factory=deque)
+    _expected: deque[tuple[float, float]] = field(default_factory=deque)  # for how long, pps
+    _held_s: float = 0.0  # of these
     _spread_at: float = -math.inf
 
     def begin(self) -> int:
@@ -58,20 +59,26 @@ class HeadracePolicy:
         self._follow(seen)
         self._learn(seen)
         high = self._high()
-        self._expected.append(high)
-        if len(self._expected) > max(1, round(_HOLD_S / self.interval_s)):
-            self._expected.popleft()
+        self._expect(seen, high)
         used = len(situation.now.lcores)
         more = self.sizing.needed(high, self._uneven, self.dearer)
         if more > used:
             return self._resized(situation, more, f"{high / 1e6:.3g} Mpps are expected")
         if not seen.settled:
             return None
-        fewer = self.sizing.needed(self._room() * max(self._expected), self._uneven, self.dearer)
-        if fewer < used and len(self._expected) * self.interval_s >= _HOLD_S * 0.99:
-            why = f"at most {max(self._expected) / 1e6:.3g} Mpps for {_HOLD_S:g} s"
+        most = max(high for _, high in self._expected)
+        fewer = self.sizing.needed(self._room() * most, self._uneven, self.dearer)
+        if fewer < used and self._held_s >= _HOLD_S * 0.99:
+            why = f"at most {most / 1e6:.3g} Mpps for {_HOLD_S:g} s"
             return self._resized(situation, fewer, why)
         return self._spread(situation)
+
+    def _expect(self, seen: PlantTelemetry, high: float) -> None:
+        """What is expected at each moment of the last second: looks may be late."""
+        self._expected.append((seen.seconds, high))
+        self._held_s += seen.seconds
+        while self._held_s - self._expected[0][0] >= _HOLD_S - self.interval_s / 2:
+            self._held_s -= self._expected.popleft()[0]
 
     def _follow(self, seen: PlantTelemetry) -> None:
         """Holt's smoothing of level and trend, and how far an interval is from it, which is never

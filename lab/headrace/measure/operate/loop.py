@@ -57,7 +57,7 @@ def operate(
         tally.interval(seen)
         now = plant.assignment
         wanted = policy.decide(PlantSituation(seen, now, plant.packets))
-        if wanted is not None:
+        if wanted is not None and not plant.ended:
             tally.step(seen, len(now.lcores), plant.act(wanted.assignment), wanted)
         if seen.begin_s - told >= _SAID_EVERY_S:
             told = seen.begin_s
@@ -115,7 +115,7 @@ class Tally:
     most: int = 0
     decisions: list[Decision] = field(default_factory=list)
     _points: list[CoursePoint] = field(default_factory=list)
-    _stretch: list[tuple[PlantTelemetry, bool]] = field(default_factory=list)
+    _stretch: list[tuple[PlantTelemetry, int]] = field(default_factory=list)
     _open: bool = False  # nobody knows yet what came of the last step
     _settled: bool = False
 
@@ -124,15 +124,15 @@ class Tally:
         self.most = max(self.most, seen.lcores)
         late = seen.p99_s > self.slo.p99
         lossy = seen.dropped > self.slo.loss * seen.offered
-        if seen.offered:
-            # A plant that was changed meanwhile is looked at later: that is several windows.
-            windows = max(1, round(seen.seconds / self.interval_s))
+        # A plant that was changed meanwhile is looked at later: that is several windows.
+        windows = max(1, round(seen.seconds / self.interval_s)) if seen.offered else 0
+        if windows:
             self.windows += windows
             self.broken_p99 += windows * late
             self.broken_loss += windows * lossy
             self.broken += windows * (late or lossy)
-        self._stretch.append((seen, bool(seen.offered) and (late or lossy)))
-        if len(self._stretch) * seen.seconds >= self.planned_s / COURSE_POINTS:
+        self._stretch.append((seen, windows * (late or lossy)))
+        if sum(one.seconds for one, _ in self._stretch) >= self.planned_s / COURSE_POINTS:
             self._close()
         if self._open and seen.settled and _drained(seen):
             self._came(seen)
@@ -169,11 +169,12 @@ class Tally:
 
     def _close(self) -> None:
         seen = [one for one, _ in self._stretch]
+        seconds = sum(one.seconds for one in seen)
         self._points.append(
             CoursePoint(
                 at_s=seen[0].begin_s,
-                offered_pps=sum(one.offered_pps for one in seen) / len(seen),
-                lcores=sum(one.lcores for one in seen) / len(seen),
+                offered_pps=sum(one.offered for one in seen) / seconds,
+                lcores=sum(one.lcores * one.seconds for one in seen) / seconds,
                 busiest=max(one.busiest for one in seen),
                 p99_ns=max(one.p99_s for one in seen) * 1e9,
                 lost=sum(one.dropped for one in seen),

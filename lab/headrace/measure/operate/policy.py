@@ -40,18 +40,19 @@ class BusyMeans:
 
     interval_s: float
     tick_s: float
-    _sum: Numbers | None = None  # since the last tick
-    _seen: int = 0
+    _sum: Numbers | None = None  # seconds since the last tick
+    _seen_s: float = 0.0
 
     def load(self, situation: PlantSituation) -> dict[int, float] | None:
         """By lcore in use, at the end of a tick; None: it goes on."""
-        busy = situation.seen.busy
+        seen = situation.seen
+        busy = seen.busy * seen.seconds
         self._sum = busy if self._sum is None else self._sum + busy
-        self._seen += 1
-        if self._seen * self.interval_s < self.tick_s * (1 - 1e-6):
+        self._seen_s += seen.seconds
+        if self._seen_s < self.tick_s - self.interval_s / 2:
             return None
-        means = {one: float(self._sum[one]) / self._seen for one in situation.now.lcores}
-        self._sum, self._seen = None, 0
+        means = {one: float(self._sum[one]) / self._seen_s for one in situation.now.lcores}
+        self._sum, self._seen_s = None, 0.0
         return means
 
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headrace.ground.contract import Point
 from headrace.ground.operable import Operable
 from headrace.measure.audit import audit
@@ -61,6 +63,8 @@ def _facts(run: OperateRun) -> Facts:
         check="conservation", ok=inside == totals.queued, value=inside, limit=totals.queued,
         text=text,
     )  # fmt: skip
+    if totals.facts is not None:
+        return replace(totals.facts, more=(told,))
     return Facts(
         sent=totals.offered, received=totals.done, lost=totals.dropped,
         asked=totals.offered + totals.unsent,
