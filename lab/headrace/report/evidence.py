@@ -81,7 +81,8 @@ def _blocks(summaries: Sequence[Summary], environment: Environment | None) -> It
     results = [r for s in summaries for r in s.results]
     good = sum(r.audit.verdict == "ok" for r in results)
     note = f"{good} of {len(results)} results passed every check"
-    yield Folded("Audit", note, (_audits(summaries),))
+    if results:  # what was operated has its audit beside its figures
+        yield Folded("Audit", note, (_audits(summaries),))
     for name, rows in _searches(results):
         yield _folded(f"Search: {name}", "goal parameters and bounds found", rows)
     yield _folded("Packets", "of the trials behind the results", _integrity(results))

@@ -74,6 +74,10 @@ def _section(rows: Sequence[Result], logs: Sequence[OperateLog], several: bool) 
         f"No number of lcores keeps the SLO all the time: {one.unkeepable}."
         for one in policies
         if one.unkeepable
+    ) | dict.fromkeys(
+        f"{one.policy}: {row.audit.verdict}: {finding.text}"
+        for row, one in zip(rows, policies, strict=True)
+        for finding in row.audit.failed
     )
     return Section(
         "A load that changes",
