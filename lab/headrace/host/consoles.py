@@ -17,7 +17,7 @@ _OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u20
 
 def escaped(json: str) -> str:
     """The same document, with what a terminal would obey in it as JSON's escapes."""
-    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", json)
+    return _OBEYED.sub(lambda one: f"\\u{ord(one[0]):04x}", json)
 
 
 class Terminal(Console):

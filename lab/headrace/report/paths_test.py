@@ -10,7 +10,7 @@ TSC_HZ = 2_000_000_000
 
 
 def at(*values: float) -> dict[tuple[str, float, int], float]:
-    """Of one load, by repetition."""
+    """Values at one load, by repetition."""
     return {("max", 0.0, i): float(value) for i, value in enumerate(values, 1)}
 
 
