@@ -30,8 +30,8 @@ static inline void pace_set_interval(struct pace *p, double cycles)
 }
 
 /*
- * Another interval from `t` (elapsed, fixed point) on. What is owed by then stays due, and what is not due yet
- * comes so much of an interval later: a rate that is set again and again makes neither more packets nor less.
+ * Another interval from `t` (elapsed, fixed point) on. What is owed by then stays due, and what is not due
+ * yet comes so much of an interval later: a rate that is set again and again makes no other count.
  */
 static inline void pace_change(struct pace *p, uint64_t t, double cycles)
 {
