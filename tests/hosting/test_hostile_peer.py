@@ -206,26 +206,29 @@ def test_wake_ups_are_paid_from_a_budget(
         read = host.read()["links"]["vf"]
         host.call("stop")
         assert 0 < woken < read["tx_packets"] / 3
-        assert read["wakes_held"] > 0
+        assert read["wakes_held"] + read["wakes_paused"] > 0
 
 
 def test_last_packet_beyond_the_budget_wakes_its_reader(
     start_engine: Start, cpus: list[int], tmp_path: Path
 ) -> None:
     """One that sleeps whenever it has all is woken for the last packet, too, though the lcore has
-    no more reason to look."""
+    no more reason to look. Where a hypervisor makes wake-ups dear there are pauses, in which a
+    reader looks by itself."""
     path, packets = tmp_path / "vf.sock", 100_000
     with start_engine(host_plan(cpus[0], path)) as host, joined(path) as peer:
         host.wait_for(lambda: host.read()["links"]["vf"]["up"], "the peer")
-        peer.wake.settimeout(5)
+        peer.wake.settimeout(0.2)
         host.call("start", sources={"gen": {"rate_pps": 200_000, "packets": packets}})
-        head, longest = 0, 0.0
+        head, slept = 0, 0
         while head < packets:
             peer.put(TO_CLIENT + TAIL, head)
             peer.put(TO_CLIENT + ASLEEP, 1, "<I")
             if head == (head := struct.unpack_from("<Q", peer.memory, TO_CLIENT + HEAD)[0]):
-                began = time.monotonic()
-                peer.wake.recv(8)
-                longest = max(longest, time.monotonic() - began)
-        assert longest < 1
-        assert host.read()["links"]["vf"]["wakes_held"] > 0
+                try:
+                    peer.wake.recv(8)
+                except TimeoutError:
+                    slept += 1
+        read = host.read()["links"]["vf"]
+        assert not slept or read["wakes_paused"]
+        assert read["wakes_held"] + read["wakes_paused"] > 0

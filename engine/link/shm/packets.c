@@ -290,8 +290,10 @@ static __rte_noinline void wake_client(struct shm_state *s, const struct shm_que
 	uint64_t start = rte_rdtsc(), ahead = (uint64_t)(WAKE_AT_ONCE_NS / s->ns_per_cycle) * WAKE_SHARE;
 	uint64_t cpu_ns;
 
-	if (start < s->woken.not_before)
+	if (start < s->woken.not_before) {
+		s->wakes_paused++;
 		return;
+	}
 	if (s->woken.paid_until > start + ahead) {
 		hold_back(s, start);
 		return;

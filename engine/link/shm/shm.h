@@ -138,7 +138,7 @@ struct shm_state {
 	/* Writer's lcore. */
 	struct shm_wakes woken;
 	uint64_t nudged; /* TSC */
-	uint64_t sent, too_long, wakes_held;
+	uint64_t sent, too_long, wakes_held, wakes_paused;
 	struct ends too_long_ends;
 	uint64_t stays, stay_cycles;
 	struct hist *stay_ns;

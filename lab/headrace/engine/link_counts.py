@@ -155,6 +155,7 @@ class ShmCounts(Counts):
     rx_no_mbuf: int
     too_long: int
     wakes_held: int  # the peer's, beyond what an lcore has for them
+    wakes_paused: int = 0  # those that were not made, as the ones before took too long
     used: int  # what the peer has not taken yet
     ended: dict[str, Ends]
     wait: LinkTimes | None = None
