@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.engine.accounts import books, without_consumed
+from headrace.engine.accounts import Books, books, without_consumed
 from headrace.engine.clocks import of_workers
 from headrace.engine.control import ControlError
 from headrace.engine.counters import difference
@@ -106,10 +106,9 @@ class ElasticEngine:
             moved += int(buckets.size)
         return moved
 
-    def lost(self, before: EngineCounts, now: EngineCounts) -> tuple[dict[str, int], int]:
+    def lost(self, grown: Books) -> tuple[dict[str, int], int]:
         """Packets by place and reason, but for those that were dropped as was asked, which are the
         second."""
-        grown = books(before, now)
         drops = without_consumed(grown.dropped(("forward",)))
         asked = {f"{name}/{reason}" for name, reasons in self.policy.items() for reason in reasons}
         left = {place: n for place, n in drops.items() if place not in asked}
@@ -258,7 +257,7 @@ class EnginePlant:
         seconds = (now.tsc - self._start_tsc) / now.tsc_hz - begin_s
         since = 0 if before is self._first else before.source(of.way.source).sent
         offered = now.source(of.way.source).sent - since
-        lost, by_policy = of.lost(before, now)
+        lost, by_policy = of.lost(books(before, now))
         dropped = sum(lost.values())
         self.core_seconds += self._charged * seconds
         self._charged = len(of.at)
@@ -312,14 +311,13 @@ class EnginePlant:
 
     def totals(self) -> Totals:
         of = self.of
-        of.engine.request("stop")
         waited = kept_waiting(self._scheduled, of.engine.scheduled(), self._first.workers)
         last = when_empty(of.engine)
         took_s = time.monotonic() - self._first_at
         self._shield.close()
         source, sink = last.source(of.way.source), last.sink(of.way.sink)
-        drops, by_policy = of.lost(self._first, last)
         grown = books(self._first, last)
+        drops, by_policy = of.lost(grown)
         counters = difference(self._first, last, of.plan, waited)
         asked = round(self.future.mean(0.0, self.seconds) * self.seconds)
         facts = Facts(

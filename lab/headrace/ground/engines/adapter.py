@@ -91,6 +91,15 @@ def macs(node: Node, direction: Direction) -> dict[str, str]:
     return given
 
 
+def check_vips(work: Work, node: Node) -> None:
+    """BadInput for what a load balancer that only rewrites IPv4 destinations has no words for."""
+    for vip in node.params["vips"]:
+        if ":" in str(vip["address"]):
+            raise work.refused(node, "vips", f"{vip['address']}; allowed: IPv4 addresses")
+        if any("mac" in one for one in vip.get("backends", ())):
+            raise work.refused(node, "vips", "sets no MAC addresses; allowed: backends without mac")
+
+
 def program(name: str, package: str) -> str:
     """Its path."""
     path = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from headrace.ground.engines.acl_rules import PORTS, acl_rules
-from headrace.ground.engines.adapter import Work
+from headrace.ground.engines.adapter import Work, check_vips
 from headrace.ground.engines.openflow import RULES_MOST, matches, pieces
 from headrace.ground.engines.openflow_ends import PORT_MAX, PORT_MIN
 from headrace.ground.engines.routes import next_hops
@@ -68,11 +68,7 @@ def _check_lb(work: Work, node: Node) -> None:
     for key in ("idle_timeout_s", "flows", "table_size"):
         if key in node.params:
             raise work.refused(node, key, "keeps nothing of a flow; allowed: none given")
-    for vip in node.params["vips"]:
-        if ":" in str(vip["address"]):
-            raise work.refused(node, "vips", f"{vip['address']}; allowed: IPv4 addresses")
-        if any("mac" in one for one in vip.get("backends", ())):
-            raise work.refused(node, "vips", "sets no MAC addresses; allowed: backends without mac")
+    check_vips(work, node)
 
 
 _CHECKS = {"acl": _check_acl, "l3fwd": _check_l3fwd, "nat": _check_nat, "lb": _check_lb}

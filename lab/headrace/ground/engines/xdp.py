@@ -15,7 +15,7 @@ from headrace.engine.ways import Direction
 from headrace.errors import HeadraceError
 from headrace.ground.contract import Site
 from headrace.ground.engines.acl_rules import AclRule, Network, acl_rules
-from headrace.ground.engines.adapter import MACS, Declared, Work, macs
+from headrace.ground.engines.adapter import MACS, Declared, Work, check_vips, macs
 from headrace.ground.engines.routes import next_hops, routes
 from headrace.ground.engines.steering import steer
 from headrace.ground.engines.translation import SEED, backends_of, with_choice
@@ -263,8 +263,4 @@ def _check_lb(work: Work, node: Node) -> None:
     work.check_given(node, "mode", "nat", "rewrites destinations")
     if "idle_timeout_s" in node.params:
         raise work.refused(node, "idle_timeout_s", "keeps no flows; allowed: none given")
-    for vip in node.params["vips"]:
-        if ":" in str(vip["address"]):
-            raise work.refused(node, "vips", f"{vip['address']}; allowed: IPv4 addresses")
-        if any("mac" in one for one in vip.get("backends", ())):
-            raise work.refused(node, "vips", "sets no MAC addresses; allowed: backends without mac")
+    check_vips(work, node)
