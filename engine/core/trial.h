@@ -27,14 +27,22 @@ struct send_run {
 	unsigned int epoch;
 };
 
-/* What a trial asks of all meters: `announce` of every sender has added to it. */
+/* Packets that are known again, though unmarked. */
+struct trial_replay {
+	const char *sender; /* the link's name */
+	struct replay *replay;
+};
+
+/* What a trial asks of all meters: `announce` of every sender that begins with it has added to it. */
 struct trial {
 	unsigned int epoch;
 	uint64_t duration; /* TSC cycles: what arrives within it of the first is counted apart, too */
 	uint64_t n_flows;
 	unsigned int n_replays;
-	struct replay *replays[TRIAL_REPLAYS_MAX]; /* packets that are known again, though unmarked */
-	bool blind;                                /* no sender marks its packets */
+	struct trial_replay replays[TRIAL_REPLAYS_MAX];
+	bool blind;               /* no sender marks its packets */
+	const struct link *links; /* all of the engine, for names in a meter's parameters */
+	unsigned int n_links;
 };
 
 /* Control thread. */

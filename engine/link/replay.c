@@ -270,8 +270,10 @@ int replay_load(const char *file, uint32_t max_len, struct replay **out, struct 
 
 void replay_reset(struct replay *r)
 {
-	for (uint32_t i = 0; i < r->n_slots; i++)
-		r->slots[i].sent = r->slots[i].received = 0;
+	for (uint32_t i = 0; i < r->n_slots; i++) {
+		atomic_store_explicit(&r->slots[i].sent, 0, memory_order_relaxed);
+		atomic_store_explicit(&r->slots[i].received, 0, memory_order_relaxed);
+	}
 }
 
 void replay_free(struct replay *r)

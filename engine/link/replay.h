@@ -13,9 +13,10 @@
  */
 struct replay_slot {
 	uint64_t digest;
-	uint64_t sent_tsc; /* intended time of the last one sent */
-	uint32_t sent;     /* written by the source's lcore */
-	uint32_t received; /* written by the sink's lcore */
+	/* By the source's lcore, this one last: who reads it first knows no later one of `sent`. */
+	_Atomic uint64_t sent_tsc; /* intended time of the last one sent */
+	_Atomic uint32_t sent;
+	_Atomic uint32_t received; /* by the sinks' lcores */
 };
 
 struct replay_packet {
@@ -52,3 +53,12 @@ void replay_reset(struct replay *r);
 uint64_t replay_digest(uint8_t *data, uint16_t len);
 /* NULL: no packet of this capture. */
 struct replay_slot *replay_find(const struct replay *r, uint64_t digest);
+
+/* The source's lcore, before the packet is where a sink may find it. */
+static inline void replay_sent(struct replay_slot *s, uint64_t tsc)
+{
+	uint32_t sent = atomic_load_explicit(&s->sent, memory_order_relaxed) + 1;
+
+	atomic_store_explicit(&s->sent, sent, memory_order_release);
+	atomic_store_explicit(&s->sent_tsc, tsc, memory_order_release);
+}

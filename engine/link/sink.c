@@ -17,6 +17,7 @@
 
 struct sink_conf {
 	uint64_t missing_mb;
+	struct param_list sources;
 };
 
 static const struct param sink_params[] = {
@@ -25,6 +26,9 @@ static const struct param sink_params[] = {
 	 .doc = "memory, used as it is needed, for the numbers of packets that have not come: 448 numbers of "
 		"a flow take 64 bytes. With it late packets are told from duplicates; when it is full, "
 		"`undecided` counts those that cannot be"},
+	{.name = "sources", .type = PARAM_STRING, .list = true, .offset = offsetof(struct sink_conf, sources),
+	 .doc = "sources whose captures' packets come here; none: all. Two that replay the same packets are "
+		"told apart by it, as nothing in a packet says whose it is"},
 	{0},
 };
 
@@ -119,7 +123,10 @@ static int sink_start(struct link *l, const struct trial *trial, struct err *err
 {
 	const struct sink_conf *c = l->conf;
 	struct sink *s = l->state;
+	int rc = sink_check_sources(l, trial, &c->sources, err);
 
+	if (rc)
+		return rc;
 	for (uint16_t i = 0; i < s->n; i++) {
 		struct sink_queue *q = &s->queues[i];
 		struct sink_trial *t = trial_ready(q->spare, trial->n_flows, c->missing_mb);
@@ -133,7 +140,7 @@ static int sink_start(struct link *l, const struct trial *trial, struct err *err
 		t->magic = stamp_magic(trial->epoch);
 		t->window = trial->duration;
 		t->blind = trial->blind;
-		memcpy(t->replays, trial->replays, sizeof(t->replays));
+		sink_take_replays(t, trial, &c->sources);
 		/* The worker is past the old one by the next trial: sources were idle. */
 		q->spare = atomic_exchange_explicit(&q->trial, t, memory_order_acq_rel);
 	}

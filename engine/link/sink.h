@@ -10,6 +10,7 @@
 #include "core/ends.h"
 #include "core/hist.h"
 #include "core/link.h"
+#include "core/nf.h"
 #include "core/trial.h"
 #include "holes.h"
 #include "replay.h"
@@ -67,7 +68,8 @@ struct sink_trial {
 	unsigned int epoch;
 	uint64_t magic;
 	uint64_t n_flows;
-	struct replay *replays[TRIAL_REPLAYS_MAX];
+	unsigned int n_replays;
+	struct replay *replays[TRIAL_REPLAYS_MAX]; /* whose packets may come here */
 	bool blind; /* no source marks its packets: what comes is theirs */
 	/* All that came, and of it what is none of the sources' packets, or has come before. */
 	struct tally all, other;
@@ -115,6 +117,26 @@ static inline struct sink_counts sink_counts_now(const struct sink_trial *t)
 		.own_bytes = t->all.bytes - t->other.bytes + own * RTE_ETHER_CRC_LEN,
 	};
 }
+
+static inline uint64_t sink_ns(uint64_t cycles, uint64_t mult)
+{
+	return (uint64_t)((unsigned __int128)cycles * mult >> NS_SHIFT);
+}
+
+/* None of the sources' packets, or one that has come before. */
+static inline void sink_see_other(struct sink_trial *t, const struct rte_mbuf *m)
+{
+	t->other.packets++;
+	t->other.bytes += m->pkt_len;
+	t->other.sizes[pkt_size_class(m)]++;
+}
+
+int sink_check_sources(const struct link *l, const struct trial *trial, const struct param_list *sources,
+		       struct err *err);
+/* The captures among a trial's that these sources replay; none named: all. */
+void sink_take_replays(struct sink_trial *t, const struct trial *trial, const struct param_list *sources);
+void sink_see_unstamped(struct sink_trial *t, struct rte_mbuf *m, uint64_t magic, uint64_t now,
+			uint64_t mult);
 
 /* At the first packet after a slice's end, whose burst begins the next one. */
 void sink_slice_over(struct sink_trial *t, uint64_t now);

@@ -12,19 +12,6 @@
 
 #define AHEAD 8
 
-static inline uint64_t cycles_to_ns(uint64_t cycles, uint64_t mult)
-{
-	return (uint64_t)((unsigned __int128)cycles * mult >> NS_SHIFT);
-}
-
-/* None of the sources' packets, or one that has come before. */
-static void see_other(struct sink_trial *t, const struct rte_mbuf *m)
-{
-	t->other.packets++;
-	t->other.bytes += m->pkt_len;
-	t->other.sizes[pkt_size_class(m)]++;
-}
-
 static __rte_noinline void missing_leaves(struct sink_trial *t, struct flow_seen *f)
 {
 	holes_add(&t->holes, &f->holes, f->next - 64, 1);
@@ -77,7 +64,7 @@ static __rte_noinline void out_of_order(struct sink_trial *t, struct flow_seen *
 		return;
 	}
 	if (!late(t, f, seq))
-		see_other(t, m);
+		sink_see_other(t, m);
 	f->last_delay = DELAY_LATE;
 }
 
@@ -103,54 +90,6 @@ static inline void see_packet(struct sink_trial *t, struct flow_seen *f, uint32_
 		return;
 	}
 	out_of_order(t, f, seq, m, delay);
-}
-
-static __rte_noinline void see_unstamped(struct sink_trial *t, struct rte_mbuf *m, uint64_t magic,
-					 uint64_t now, uint64_t mult)
-{
-	struct replay_slot *s = NULL;
-	uint64_t digest, ns;
-
-	if (m->ol_flags & PKT_CREATED) {
-		t->created++;
-		see_other(t, m);
-		return;
-	}
-	/* Same mark, other trial: a straggler. */
-	if (magic >> 56 == 'H' && magic != t->magic) {
-		t->late++;
-		see_other(t, m);
-		return;
-	}
-	if (t->replays[0] && rte_pktmbuf_is_contiguous(m)) {
-		digest = replay_digest(rte_pktmbuf_mtod(m, uint8_t *), m->data_len);
-		for (int i = 0; !s && i < TRIAL_REPLAYS_MAX && t->replays[i]; i++)
-			s = replay_find(t->replays[i], digest);
-	}
-	if (!s) {
-		t->unknown++;
-		if (!t->blind)
-			see_other(t, m);
-		return;
-	}
-	t->matched++;
-	s->received++;
-	if (s->received > s->sent) {
-		t->duplicated++;
-		see_other(t, m);
-		return;
-	}
-	/* With more than one on its way nobody can tell which this is. */
-	if (s->received != s->sent) {
-		t->ambiguous++;
-		return;
-	}
-	ns = cycles_to_ns(now - s->sent_tsc, mult);
-	hist_record(&t->slice, ns < 1ull << HIST_MAX_BITS ? ns : (1ull << HIST_MAX_BITS) - 1);
-	t->slice.count++;
-	t->slice.sum += ns;
-	t->slice.min = RTE_MIN(t->slice.min, ns);
-	t->slice.max = RTE_MAX(t->slice.max, ns);
 }
 
 struct seen_burst {
@@ -217,10 +156,10 @@ static inline void measure(struct sink_trial *t, struct rte_mbuf **pkts, uint16_
 		uint64_t flow = s.flow_seq >> 32, ns;
 
 		if (unlikely((s.magic_time & ~STAMP_TIME_MASK) != t->magic)) {
-			see_unstamped(t, pkts[i], s.magic_time & ~STAMP_TIME_MASK, now, mult);
+			sink_see_unstamped(t, pkts[i], s.magic_time & ~STAMP_TIME_MASK, now, mult);
 			continue;
 		}
-		ns = cycles_to_ns((now - s.magic_time) & STAMP_TIME_MASK, mult);
+		ns = sink_ns((now - s.magic_time) & STAMP_TIME_MASK, mult);
 		if (unlikely(ns >= 1ull << HIST_MAX_BITS)) {
 			ns = (1ull << HIST_MAX_BITS) - 1;
 			t->slice.saturated++;
@@ -232,7 +171,7 @@ static inline void measure(struct sink_trial *t, struct rte_mbuf **pkts, uint16_
 		max = RTE_MAX(max, ns);
 		if (unlikely(flow >= t->n_flows)) {
 			t->foreign++;
-			see_other(t, pkts[i]);
+			sink_see_other(t, pkts[i]);
 			continue;
 		}
 		see_packet(t, &t->seen[flow], (uint32_t)s.flow_seq, pkts[i], ns);

@@ -219,7 +219,7 @@ static void source_announce(const struct link *l, struct trial *t)
 
 	if (s->replay) {
 		if (t->n_replays < TRIAL_REPLAYS_MAX)
-			t->replays[t->n_replays++] = s->replay;
+			t->replays[t->n_replays++] = (struct trial_replay){l->name, s->replay};
 		t->blind = false;
 		return;
 	}

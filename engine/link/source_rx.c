@@ -258,9 +258,8 @@ static uint64_t fill_replay(struct source_queue *q, struct rte_mbuf **pkts, uint
 		const struct replay_packet *p = &r->packets[q->flow];
 		struct replay_slot *slot = &r->slots[p->slot];
 
-		slot->sent_tsc = q->per_ns > 0 ? q->pace.start_tsc + (uint64_t)timed_at(q, 0)
-					       : time + (frac >> PACE_FRACTION);
-		slot->sent++;
+		replay_sent(slot, q->per_ns > 0 ? q->pace.start_tsc + (uint64_t)timed_at(q, 0)
+						: time + (frac >> PACE_FRACTION));
 		if (++q->flow == r->n_packets) {
 			q->flow = 0;
 			q->rounds++;

@@ -7,6 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from scapy.layers.inet import IP, TCP, UDP
+from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import Ether
+from scapy.utils import PcapWriter
 
 from headrace.ground.engines.translation import BALANCED, CHOSEN
 from headrace.host.openvswitch import dpdk_lacking
@@ -40,6 +44,17 @@ DENIED = """
 """
 
 
+def capture(file: Path) -> str:
+    """A workload of TCP and UDP packets, some of which DENIED denies, of IPv4 and IPv6."""
+    with PcapWriter(str(file), nano=False) as to:
+        for i in range(60):
+            ip = IPv6(src="2001:db8::1", dst="2001:db8::2") if i % 5 == 0 else IP(
+                src=f"10.0.{i}.1", dst="10.1.0.1", ttl=64 + i)  # fmt: skip
+            l4 = TCP(sport=1500 + 10 * i, dport=80) if i % 2 else UDP(sport=1500 + 10 * i, dport=53)
+            to.write(Ether(src=f"02:00:00:00:01:{i:02x}", dst="02:00:00:00:00:01") / ip / l4)
+    return f"{{kind: pcap, file: {file}, direction: both}}"
+
+
 @pytest.mark.parametrize(
     ("kind", "chain", "direction"),
     [("af_xdp", ROUTER, "forward"), ("vhost", DENIED, "both")],
@@ -47,9 +62,14 @@ DENIED = """
 def test_rules_and_routes(
     lan: Lan, engine_binary: Path, tmp_path: Path, kind: str, chain: str, direction: str
 ) -> None:
-    """The same packets out; as many counted in as the tester sent, as many dropped by policy as
-    headrace dropped, and as many looked up as came."""
-    run(lan, tmp_path, engine_binary, spec(runtime_dir(tmp_path), chain, kind, direction))
+    """The same packets out, of a capture, too; as many counted in as the tester sent, as many
+    dropped by policy as headrace dropped, and as many looked up as came."""
+    text = spec(runtime_dir(tmp_path), chain, kind, direction)
+    if chain == DENIED:
+        generated = "{direction: both, headers: {dst_port: 53}}"
+        assert generated in text
+        text = text.replace(generated, capture(tmp_path / "own.pcap"))
+    run(lan, tmp_path, engine_binary, text)
     [verdict] = equivalences(tmp_path / "b")
     assert (verdict.verdict, verdict.engine) == ("the same", "ovs-dpdk"), verdict
     assert 0 < verdict.came <= verdict.own + verdict.probes

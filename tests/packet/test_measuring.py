@@ -161,11 +161,12 @@ def test_known_disorder(run: Start, cpus: list[int], tmp_path: Path) -> None:
     capture = tmp_path / "disorder.pcap"
     head = Ether(dst="02:00:00:00:00:01") / IP(src="10.0.0.1", dst="10.0.0.2") / UDP()
     wrpcap(str(capture), [head / Raw(stamped(1, 5, n)) for n in (0, 1, 3, 2, 3, 7)])
-    # A source of flows 8 to 15 beside it, so that the sink keeps state for flow 5.
+    # Beside it a source of flows 8 to 15, which has the sink keep state for flow 5, sends one.
     plan = direct(cpus[0], {"flows": 8, "flow_base": 8}, tape={"pcap_file": str(capture)})
     engine = run(plan)
-    sink = trial(engine, tape={"rate_pps": 0, "packets": 6})["meas"]
-    assert sink["received"] == sink["stamped"] == 6
+    once = {"rate_pps": 0, "packets": 1}
+    sink = trial(engine, gen=once, tape={"rate_pps": 0, "packets": 6})["meas"]
+    assert sink["received"] == sink["stamped"] == 7
     assert (sink["lost"], sink["reordered"], sink["duplicated"]) == (3, 1, 1)
     [flow] = engine.call("flows", link="meas", top=5)["flows"]
     assert (flow["flow"], flow["received"], flow["lost"]) == (5, 6, 3)
@@ -200,6 +201,24 @@ def test_replay_is_matched_by_digest(run: Start, cpus: list[int], tmp_path: Path
     assert sink["latency"]["count"] + sink["ambiguous"] == 500
     assert sink["latency"]["count"] > 250
     assert sink["bytes"] == sum(10 * (len(p) + 4) for p in packets)
+
+
+def test_a_capture_that_another_source_replays_too(
+    run: Start, cpus: list[int], tmp_path: Path
+) -> None:
+    """What a source sent in the trial before is none of this one's, in which it does not begin."""
+    capture = tmp_path / "alike.pcap"
+    packet = Ether(dst="02:00:00:00:00:01") / IP(src="10.0.0.1", dst="10.0.0.2") / UDP()
+    wrpcap(str(capture), [packet] * 20)
+    params = {"pcap_file": str(capture)}
+    engine = run(direct(cpus[0], params, other=params))
+    order = {"rate_pps": 20_000, "packets": 500, "duration_s": 60}
+    for name in ("gen", "other"):
+        links = trial(engine, **{name: order})
+        sink = links["meas"]
+        assert links[name]["sent"] == sink["received"] == sink["matched"] == 500
+        assert sink["duplicated"] == 0
+        assert sink["latency"]["count"] + sink["ambiguous"] == 500
 
 
 @pytest.mark.parallel

@@ -69,14 +69,16 @@ static int parse_run(const char *name, const json_t *obj, struct send_run *run, 
 	return 0;
 }
 
-static int start_meters(struct engine *e, uint64_t duration, struct err *err)
+/* Senders that do not begin now say nothing: what is left of their last trial would count in this one. */
+static int start_meters(struct engine *e, struct link *const *senders, unsigned int n, uint64_t duration,
+			struct err *err)
 {
-	struct trial trial = {.epoch = e->epoch, .duration = duration, .blind = true};
+	struct trial trial = {.epoch = e->epoch, .duration = duration, .blind = true,
+			      .links = e->links, .n_links = e->n_links};
 	int rc = 0;
 
-	for (unsigned int i = 0; i < e->n_links; i++)
-		if (e->links[i].ops->sends)
-			e->links[i].ops->sends->announce(&e->links[i], &trial);
+	for (unsigned int i = 0; i < n; i++)
+		senders[i]->ops->sends->announce(senders[i], &trial);
 	for (unsigned int i = 0; i < e->n_links && !rc; i++)
 		if (e->links[i].ops->measures)
 			rc = e->links[i].ops->measures->start(&e->links[i], &trial, err);
@@ -128,7 +130,7 @@ int trial_start(struct engine *e, const json_t *sources, json_t **reply, struct 
 			links[i]->ops->sends->prepare(links[i]);
 			duration = RTE_MAX(duration, runs[i].duration);
 		}
-		rc = start_meters(e, duration, err);
+		rc = start_meters(e, links, n, duration, err);
 	}
 	atomic_store(&e->window.end, 0); /* nobody looks while it changes */
 	for (unsigned int i = 0; i < n && !rc; i++) {

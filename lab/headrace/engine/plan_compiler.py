@@ -10,7 +10,7 @@ from headrace.engine.buffers import buffers
 from headrace.engine.describe import Description, check_params, with_absolute_files
 from headrace.engine.place import PlacedSegment, Placement
 from headrace.engine.plan_document import (
-    SINK_LINK,
+    Params,
     Plan,
     PlanEngine,
     PlanFunction,
@@ -64,6 +64,14 @@ class Path:
     @property
     def sink(self) -> str:
         return f"sink-{self.direction}"
+
+    def ends(self, params: Params) -> dict[str, PlanLink]:
+        """The source with these parameters, and its sink: of a capture that is sent both ways, each
+        sink has to know whose packets come to it."""
+        return {
+            self.source: PlanLink(type="source", params=params),
+            self.sink: PlanLink(type="sink", params={"sources": [self.source]}),
+        }
 
 
 def paths(experiment: Experiment) -> tuple[Path, ...]:
@@ -148,11 +156,10 @@ def compile_plan(
     cut = _Cut(experiment, placement, description)
     links: dict[str, PlanLink] = {}
     for way in ways:
-        links[way.source] = _source(experiment, way, doc, description)
+        links |= way.ends(source_params(experiment, way.direction, doc, description))
         # The wire is a NIC's receive queue: when the chain does not keep up, it drops.
         links[way.wire] = ring(wire_size(experiment, placement), deployment.wire_on_full)
         links[way.back] = ring(deployment.ring.size, deployment.ring.on_full)
-        links[way.sink] = SINK_LINK
     segments = [
         _generator(ways, placement),
         *(cut.segment(s, ways, deployment.burst, deployment.steer) for s in placement.segments),
@@ -180,11 +187,6 @@ def compile_plan(
         engine=engine, functions=tuple(map(str, description.functions)) or None,
         links=links, nfs=nfs, segments=tuple(segments),
     )  # fmt: skip
-
-
-def _source(experiment: Experiment, way: Path, doc: Document, description: Description) -> PlanLink:
-    params = source_params(experiment, way.direction, doc, description)
-    return PlanLink(type="source", params=params)
 
 
 def _held(links: dict[str, PlanLink], segments: list[PlanSegment]) -> int:
@@ -223,8 +225,7 @@ def direct_plan(
     ways = paths(experiment)
     links: dict[str, PlanLink] = {}
     for way in ways:
-        links[way.source] = _source(experiment, way, doc, description)
-        links[way.sink] = SINK_LINK
+        links |= way.ends(source_params(experiment, way.direction, doc, description))
     inputs = tuple(_input(way.source, f"link:{way.sink}", way.direction) for way in ways)
     engine = engine.having(mbufs=_MBUFS_MIN - 1, mbuf_data_bytes=data_bytes(experiment))
     tester = PlanSegment(name=GENERATOR, cpus=(placement.generator,), inputs=inputs)

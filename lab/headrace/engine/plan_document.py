@@ -138,9 +138,6 @@ def passing(name: str, cpu: int, links: Iterable[tuple[str, str]]) -> PlanSegmen
     return PlanSegment(name=name, cpus=(cpu,), inputs=inputs)
 
 
-SINK_LINK = PlanLink(type="sink")
-
-
 def chain_of(plan: Plan, wire: str, back: str, direction: Direction) -> list[str]:
     """The functions that a plan puts between two links, by the shortest way; [] if none does."""
     readers = {entry.link: (s, entry.to) for s in plan.segments for entry in s.inputs}

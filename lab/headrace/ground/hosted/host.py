@@ -11,7 +11,6 @@ from headrace.engine.describe import Description
 from headrace.engine.place import Placement
 from headrace.engine.plan_compiler import GENERATOR, SINK, Path, data_bytes, paths, wire_size
 from headrace.engine.plan_document import (
-    SINK_LINK,
     Params,
     Plan,
     PlanEngine,
@@ -95,8 +94,7 @@ def ends(
         if macs:
             source["src_mac"] = macs[i]
         notes = even_flows(source, carrying)
-        links[way.source] = PlanLink(type="source", params=source)
-        links[way.sink] = SINK_LINK
+        links |= way.ends(source)
     return links, notes
 
 

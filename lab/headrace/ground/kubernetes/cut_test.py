@@ -3,7 +3,6 @@ from __future__ import annotations
 
 from headrace.engine.plan_compiler import GENERATOR, SINK
 from headrace.engine.plan_document import (
-    SINK_LINK,
     Plan,
     PlanEngine,
     PlanFunction,
@@ -36,7 +35,7 @@ def pipeline() -> Plan:
         engine=PlanEngine(mbuf_data_bytes=640),
         links={name: ring(65536 if "wire" in name else 4096) for name in rings}
         | {"gen-forward": source, "gen-reverse": source}
-        | {"sink-forward": SINK_LINK, "sink-reverse": SINK_LINK},
+        | dict.fromkeys(("sink-forward", "sink-reverse"), PlanLink(type="sink")),
         nfs={"a": PlanFunction(type="acl"), "b": PlanFunction(type="nat")},
         segments=(
             passing(

@@ -16,7 +16,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from headrace.engine.plan_compiler import Path
-from headrace.engine.plan_document import SINK_LINK, Plan, PlanInput, PlanLink, passing, ring
+from headrace.engine.plan_document import Plan, PlanInput, passing, ring
 from headrace.engine.reading import sending
 from headrace.errors import HeadraceError
 from headrace.ground.contract import ChainHealth, Offer, Site, resolved_of
@@ -295,10 +295,9 @@ def _with_traffic(
     }
     links = {
         **plan.links,
-        WAY.source: PlanLink(type="source", params=source),
+        **WAY.ends(source),
         WAY.wire: ring(_RING),
         WAY.back: ring(_RING),
-        WAY.sink: SINK_LINK,
     }
     [router] = plan.segments
     number = list(spec.ports).index("wire")

@@ -10,7 +10,6 @@ from headrace.engine.describe import Description
 from headrace.engine.place import Placement
 from headrace.engine.plan_compiler import GENERATOR, SINK, Path, compile_plan, data_bytes, paths
 from headrace.engine.plan_document import (
-    SINK_LINK,
     Params,
     Plan,
     PlanEngine,
@@ -142,8 +141,7 @@ def tester_plan(
     segments = (sending(placement.generator, ways, out), passing(SINK, placement.sink, back))
     links: dict[str, PlanLink] = {}
     for way in ways:
-        params = source_params(experiment, way.direction, doc, description)
-        links[way.source], links[way.sink] = PlanLink(type="source", params=params), SINK_LINK
+        links |= way.ends(source_params(experiment, way.direction, doc, description))
     links |= _links(bed.tester, bed, devices, segments, listens=True)
     return Plan(
         engine=_engine(engine, experiment, bed.tester, devices, 0),

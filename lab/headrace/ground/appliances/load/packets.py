@@ -14,7 +14,6 @@ from headrace.engine.clocks import of_workers
 from headrace.engine.counters import difference
 from headrace.engine.engine import Engine
 from headrace.engine.plan_document import (
-    SINK_LINK,
     Plan,
     PlanEngine,
     PlanInput,
@@ -117,7 +116,7 @@ def make_plan(layout: ContainerLayout, workload: Packets, lcore: int, prefix: st
             "source": PlanLink(type="source", params=source),
             "near": _device(0, down, workload),
             "far": _device(1, up, workload),
-            "sink": SINK_LINK,
+            "sink": PlanLink(type="sink"),
         },
         nfs={},
         segments=(
