@@ -11,13 +11,14 @@ from typing import NoReturn
 from headrace.host import interrupts
 from headrace.host.exclusive import held
 
-# Those that measure, and so will wait for these lcores.
+# Those that measure, and so will wait for these lcores; and with what they do not.
 _MEASURING = frozenset({"run", "plan", "profile", "bench", "hosting", "offload", "tune"})
+_LOOKING = frozenset({"--check", "--help"})
 
 
-def notice(command: str) -> str | None:
-    """Whose lcores those are that this process may run on, if anybody's."""
-    if command not in _MEASURING:
+def notice(command: str, *arguments: str) -> str | None:
+    """Whose lcores those are that this process may run on and will wait for, if anybody's."""
+    if command not in _MEASURING or not _LOOKING.isdisjoint(arguments):
         return None
     cpus = os.sched_getaffinity(0)
     holders = held(cpus)
@@ -36,7 +37,7 @@ def notice(command: str) -> str | None:
 def main() -> NoReturn:
     interrupts.catch()
     try:
-        if len(sys.argv) > 1 and (text := notice(sys.argv[1])) is not None:
+        if len(sys.argv) > 1 and (text := notice(*sys.argv[1:])) is not None:
             print(text, file=sys.stderr, flush=True)
         from headrace.cli import main as command  # now, as it takes long
     except KeyboardInterrupt:

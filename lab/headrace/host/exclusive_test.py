@@ -106,7 +106,9 @@ def test_who_holds_what_is_known_without_waiting(monkeypatch: pytest.MonkeyPatch
     with HeldLcores([mine], lambda cpu: None):
         assert held({mine, free}) == {f"process {os.getpid()}": [mine]}
         assert notice("report") is None
-        text = notice("run")
+        # What a bad spec is told is one line, whoever measures meanwhile.
+        assert notice("run", "--check", "bad.yaml") is None and notice("run", "--help") is None
+        text = notice("run", "good.yaml")
         assert text == f"headrace run: held for measuring: lcore {mine} by process {os.getpid()}"
         monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {mine})
         assert "little time to start" in (notice("run") or "")
