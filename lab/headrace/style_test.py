@@ -21,7 +21,7 @@ SAME_THING = frozenset([
     "collect", "convergence", "counters", "deployment", "described", "diff", "engine",
     "environment", "equivalence", "figures", "fitted", "ground", "hosting", "kubernetes", "latency",
     "layers", "memory", "observed", "offload", "operate", "own_chains", "plan", "pods", "points",
-    "profile", "provision", "report", "server", "service", "sriov", "tune", "vm", "vnf",
+    "profile", "provision", "report", "selftest", "server", "service", "sriov", "tune", "vm", "vnf",
 ])  # fmt: skip
 
 # Names that say that a variable was assigned, and not what it holds.

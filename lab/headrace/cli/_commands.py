@@ -39,7 +39,7 @@ GROUPS = {
         "chains": "Generate or count the chain graphs that a set of VNFs can make.",
     },
     "Host": {
-        "hosting": "Say how many VNFs a server can host, and where packets wait.",
+        "hosting": "Say how many VNFs a server hosts, where packets wait, if it works.",
         "export": "Write the deployments of a study as manifests of Kubernetes.",
         "offload": "Run VNFs that keep their control plane while the host forwards.",
     },

@@ -4,6 +4,7 @@ what came of them, beside what was published."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -18,8 +19,11 @@ from headrace.ground.contract import Checked
 from headrace.ground.hosted.container import no_containers
 from headrace.ground.hosted.cpus import describe_cpu
 from headrace.ground.hosted.sriov import no_functions
+from headrace.ground.hosted.vhost_net import no_vhost_net
 from headrace.ground.hosted.vm_accel import no_kvm
 from headrace.host import store
+from headrace.host.hugepages import no_gigabyte_pages
+from headrace.host.sriov import no_vfio
 from headrace.host.store import server_named
 from headrace.record.bundle import BundleWriter
 from headrace.record.points import POINTS_FILE, PointRow, PointRows
@@ -41,7 +45,8 @@ class Chosen:
     wanted: Wanted
     points: Sequence[StudyPoint]
     failed: dict[str, str] = field(default_factory=dict)
-    _mistaken: bool = False  # one of them is the spec's fault, and not this machine's
+    mistaken: set[str] = field(default_factory=set)  # of these, those that are the spec's fault,
+    # and not this machine's
 
     @property
     def possible(self) -> list[StudyPoint]:
@@ -68,7 +73,7 @@ class Chosen:
             )
         (point, why), *others = self.failed.items()
         more = f" (and {plural(len(others), 'more point')} cannot be had)" if others else ""
-        kind = BadInput if self._mistaken else HeadraceError
+        kind = BadInput if self.mistaken else HeadraceError
         raise kind(f"{self.study.name}: {point}: {why}{more}")
 
     def _each(self, check: Check, all_right: bool) -> Iterator[Checked]:
@@ -79,7 +84,8 @@ class Chosen:
                 if all_right:
                     raise
                 self.failed[point.name] = str(error)
-                self._mistaken |= isinstance(error, BadInput)
+                if isinstance(error, BadInput):
+                    self.mistaken.add(point.name)
 
     def resolved(self) -> Resolved:
         """For the bundle: which points these were, and why some are not among them."""
@@ -126,7 +132,11 @@ def this_machine() -> Machine:
     cpus = usable_cpus()
     described = [describe_cpu(cpu) for cpu in cpus]
     nodes, cores = len({cpu.node for cpu in described}), len({cpu.core for cpu in described})
-    return Machine(len(cpus), nodes, no_kvm, no_containers, cores, no_calibration, no_functions)
+    return Machine(
+        len(cpus), nodes, no_kvm, no_containers, cores, no_calibration, no_functions,
+        not_root="run it with sudo" if os.geteuid() else None, no_vfio=no_vfio,
+        no_vhost_net=no_vhost_net, no_gigabyte_pages=no_gigabyte_pages,
+    )  # fmt: skip
 
 
 def machine_of(doc: Document) -> Machine:

@@ -21,9 +21,7 @@ from headrace.ground.contract import Site
 from headrace.ground.floor import Floors
 from headrace.ground.hosted.cpus import describe_cpu
 from headrace.ground.hosted.ground import HostedPoint
-from headrace.ground.hosted.parts import Vnf
-from headrace.ground.hosted.run_queue import WORKER
-from headrace.ground.hosted.where import MACHINE, Whereabouts, WhereOutput, whereabouts
+from headrace.ground.hosted.where import Whereabouts, WhereOutput
 from headrace.ground.own_chains import points_of
 from headrace.host.consoles import Terminal
 from headrace.host.exclusive import HeldLcores
@@ -36,7 +34,6 @@ from headrace.report.server import cpus_text
 from headrace.spec.hosting import KINDS
 from headrace.spec.study import load_study
 
-HOST = "host"
 _SETTLE_S = 1.0  # queues fill, and the scheduler has its say
 
 
@@ -80,20 +77,7 @@ def _look(one: HostedPoint, rate: float, seconds: float) -> list[Whereabouts]:
             sending(up.engine, up.ways, rate, seconds + _SETTLE_S),
         ):
             time.sleep(seconds)
-            own = sorted({cpu for segment in up.plan.segments for cpu in segment.cpus})
-            workers = MACHINE if one.hosted.hosting.kind == "vm" else WORKER
-            return [
-                whereabouts(HOST, up.host.pid, own),
-                *(
-                    whereabouts(v.vnf.name, v.pid, _lcores(v.vnf), workers=workers)
-                    for v in up.host.vnfs
-                ),
-            ]
-
-
-def _lcores(vnf: Vnf) -> list[int]:
-    """The lcores of all its vCPUs, where it is a machine."""
-    return sorted({cpu for cpus in vnf.vcpus for cpu in cpus} | set(vnf.lcores))
+            return up.places()
 
 
 def _nic_node(one: HostedPoint) -> int:

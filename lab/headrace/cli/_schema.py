@@ -25,7 +25,7 @@ from headrace.doctor.check import Examination
 from headrace.engine.describe import DescribedKinds, DescribedNames
 from headrace.graph.enumerate import ChainCount, ChainGraphs
 from headrace.ground.catalogue import DescribedVnf, ListedVnfs
-from headrace.ground.hosted.where import WhereOutput
+from headrace.ground.hosted.where import KeptPlaces, WhereOutput
 from headrace.model.hosting import CapacityOutput
 from headrace.profile.bench_fib import BenchRows
 from headrace.record.bundle import Status
@@ -42,6 +42,7 @@ from headrace.record.outputs import (
 )
 from headrace.record.rows import Result, Trial
 from headrace.record.sampled import CollectOutput, ReadableLayers, Sampled
+from headrace.record.selftest import SelftestOutput
 from headrace.record.service import OffloadReport
 from headrace.record.tables import MODELS, VERSION, leaf_types
 from headrace.report.machine import GroundsOutput, ReportOutput
@@ -88,6 +89,7 @@ OUTPUTS: dict[str, type[BaseModel]] = {
     "hosting capacity": CapacityOutput,
     "hosting where": WhereOutput,
     "hosting anatomy": AnatomyOutput,
+    "hosting selftest": SelftestOutput,
     "export kubernetes": ExportOutput,
     "offload": OffloadReport,
     "collect": CollectOutput,
@@ -101,6 +103,8 @@ BUNDLE: dict[str, type[BaseModel]] = {
     "environment.json": Environment,
     "claims.json": JudgedClaims,
     "samples/collectors.json": Sampled,
+    "samples/selftest.json": SelftestOutput,
+    "samples/where.json": KeptPlaces,
     "trials.parquet": Trial,
     "results.parquet": Result,
 }

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli._console import print_json, stdout
+from headrace.cli._hosting_selftest import selftest
 from headrace.cli._hosting_where import where
 from headrace.errors import HeadraceError, bad_value
 from headrace.host.server import detect
@@ -40,6 +41,7 @@ app = typer.Typer(
 
 
 app.command()(where)
+app.command()(selftest)
 
 
 @app.command()

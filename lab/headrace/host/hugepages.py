@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.spec.vm import GIGABYTE_KB
+
 _MEMINFO = Path("/proc/meminfo")
 _SYS = Path("/sys/kernel/mm/hugepages")
 _NAMED = 3  # processes
@@ -20,7 +22,7 @@ WAIT_S = 10.0  # for what finished runs give back
 
 @dataclass(frozen=True)
 class Pool:
-    """The default size's pool."""
+    """Pages of one size."""
 
     page_kb: int
     total: int
@@ -32,7 +34,7 @@ class Pool:
 
 
 def pool() -> Pool | None:
-    """None where the kernel has no hugepages."""
+    """The default size's; None where the kernel has no hugepages."""
     facts = {}
     for line in _MEMINFO.read_text().splitlines():
         key, _, rest = line.partition(":")
@@ -44,6 +46,30 @@ def pool() -> Pool | None:
     except (KeyError, IndexError, ValueError):
         return None
     return Pool(size, total, max(0, free - reserved))
+
+
+def pool_of(page_kb: int) -> Pool | None:
+    """That of another size; None where this machine has no such pages."""
+    folder = _SYS / f"hugepages-{page_kb}kB"
+    try:
+        total, free, reserved = (
+            int((folder / name).read_text())
+            for name in ("nr_hugepages", "free_hugepages", "resv_hugepages")
+        )
+    except (OSError, ValueError):
+        return None
+    return Pool(page_kb, total, max(0, free - reserved))
+
+
+def no_gigabyte_pages(count: int) -> str | None:
+    """Why not so many pages of 1 GB are free. Few kernels find any once they run: they are asked
+    for when it boots (hugepagesz=1G hugepages=N)."""
+    pages = pool_of(GIGABYTE_KB)
+    if pages is None:
+        return "this machine has none"
+    if pages.free < count:
+        return f"{pages.free} of {pages.total} are free (echo {count} > {pages.control})"
+    return None
 
 
 def lacking(megabytes: int, pages: Pool) -> int:

@@ -162,6 +162,15 @@ def rebind(device: Path, driver: str) -> None:
         raise HeadraceError(f"{device.name}: cannot go to {to}: {error.strerror}") from None
 
 
+def no_vfio(root: Path = Path("/")) -> str | None:
+    """Why no function can be given to a program or a virtual machine."""
+    if not (root / _PCI / "drivers" / VFIO).exists():
+        return f"the driver {VFIO} is not loaded (`modprobe {VFIO}`)"
+    if not any((root / "sys/kernel/iommu_groups").glob("*")):
+        return "this kernel has no IOMMU on (intel_iommu=on, amd_iommu=on)"
+    return None
+
+
 def give_back(name: str) -> bool:
     """A virtual function, PF:INDEX:NAME, as it was before; its namespace is gone by now."""
     pf_name, index, original = name.split(":", 2)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import BadInput
-from headrace.host.sriov import choose_nic, physical_functions, rebind
+from headrace.host.sriov import choose_nic, no_vfio, physical_functions, rebind
 
 NICS = {"0000:01:00.0": ("eth0", 0, 0), "0000:41:00.0": ("eth1", 7, 0)}
 MORE = {"0000:81:00.0": ("eth2", 63, 8), "0000:82:00.0": (None, 63, 0)}
@@ -81,3 +81,11 @@ def test_a_function_changes_its_driver(root: Path) -> None:
     assert (device / "driver_override").read_text() == "vfio-pci\n"
     assert (driver / "unbind").read_text() == device.name
     assert (root / "sys/bus/pci/drivers_probe").read_text() == device.name
+
+
+def test_vfio_takes_its_driver_and_an_iommu(tmp_path: Path) -> None:
+    assert no_vfio(tmp_path) == "the driver vfio-pci is not loaded (`modprobe vfio-pci`)"
+    (tmp_path / "sys/bus/pci/drivers/vfio-pci").mkdir(parents=True)
+    assert "no IOMMU" in str(no_vfio(tmp_path))
+    (tmp_path / "sys/kernel/iommu_groups/0").mkdir(parents=True)
+    assert no_vfio(tmp_path) is None

@@ -4,7 +4,7 @@ what was published of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -26,6 +26,10 @@ class Needs(Spec):
     kvm: Literal[True] | None = None  # virtual machines that are not emulated
     containers: Literal[True] | None = None  # root, and podman or docker
     sriov: Literal[True] | None = None  # a NIC with enough virtual functions for the chains
+    root: Literal[True] | None = None
+    vfio: Literal[True] | None = None  # the driver vfio-pci, and an IOMMU
+    vhost_net: Literal[True] | None = None  # the kernel moves packets of virtual machines
+    gigabyte_pages: Annotated[Count, Field(ge=1)] | None = None  # free hugepages of 1 GB
     calibration: Literal[True] | None = None  # of this server, as `server calibrate` leaves it
     deployed: Literal[True] | None = None  # that it runs: no prediction is made of it
     never: str | None = None  # why this is not measured on any server
@@ -86,6 +90,10 @@ class Machine:
     # Why no NIC has virtual functions for a spec's VNFs.
     no_sriov: Callable[[dict[str, Any]], str | None] = lambda _: None
     not_deployed: str | None = None  # why nothing runs: it is described
+    not_root: str | None = None
+    no_vfio: Callable[[], str | None] = lambda: None
+    no_vhost_net: Callable[[], str | None] = lambda: None
+    no_gigabyte_pages: Callable[[int], str | None] = lambda _: None  # so many
 
 
 def lacking(
@@ -105,12 +113,25 @@ def lacking(
         return f"needs {need.cores} physical cores, this machine has {cores}"
     if need.nodes is not None and machine.nodes < need.nodes:
         return f"needs {need.nodes} NUMA nodes, this machine has {machine.nodes}"
-    if need.kvm and (problem := machine.no_kvm()) is not None:
-        return f"needs KVM: {problem}"
-    if need.containers and (problem := machine.no_containers()) is not None:
-        return f"needs containers: {problem}"
-    if need.calibration and (problem := machine.no_calibration()) is not None:
-        return f"needs a calibration: {problem}"
-    if need.sriov and (problem := machine.no_sriov(spec)) is not None:
-        return f"needs SR-IOV: {problem}"
-    return None
+    return "; ".join(_means(need, spec, machine)) or None
+
+
+def _means(need: Needs, spec: dict[str, Any], machine: Machine) -> Iterator[str]:
+    """What kernel, devices and rights do not give; each is asked for only if it is needed."""
+    asked: tuple[tuple[object, str, Callable[[], str | None]], ...] = (
+        (need.root, "root", lambda: machine.not_root),
+        (need.kvm, "KVM", machine.no_kvm),
+        (need.vhost_net, "vhost-net", machine.no_vhost_net),
+        (need.containers, "containers", machine.no_containers),
+        (need.calibration, "a calibration", machine.no_calibration),
+        (need.sriov, "SR-IOV", lambda: machine.no_sriov(spec)),
+        (need.vfio, "vfio", machine.no_vfio),
+        (
+            need.gigabyte_pages,
+            "hugepages of 1 GB",
+            lambda: machine.no_gigabyte_pages(need.gigabyte_pages or 0),
+        ),
+    )
+    for wanted, what, why_not in asked:
+        if wanted and (problem := why_not()) is not None:
+            yield f"needs {what}: {problem}"

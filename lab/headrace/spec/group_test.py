@@ -88,6 +88,44 @@ def test_machines_need_kvm() -> None:
     assert first.skipped == "needs KVM: there is no /dev/kvm"
 
 
+def test_all_that_a_point_lacks_is_said() -> None:
+    """Each is asked for only where it is needed: KVM's answer takes a guest."""
+    doc = document.parse(
+        json.dumps({
+            "name": "p",
+            "groups": {
+                "g": {
+                    "about": "x",
+                    "spec": {"chain": ["null"]},
+                    "needs": [{"root": True, "vfio": True, "vhost_net": True, "gigabyte_pages": 2}],
+                }
+            },
+        }),
+        Path("p.yaml"),
+    )  # fmt: skip
+
+    def never() -> str:
+        raise AssertionError("nobody needs KVM")
+
+    [point] = points(doc, Machine(2, 1, no_kvm=never))
+    assert point.skipped is None
+    asked: list[int] = []
+
+    def none(count: int) -> str:
+        asked.append(count)
+        return "none are free"
+
+    machine = Machine(
+        2, 1, no_kvm=never, not_root="run it with sudo", no_vfio=lambda: "no IOMMU",
+        no_gigabyte_pages=none,
+    )  # fmt: skip
+    [point] = points(doc, machine)
+    assert point.skipped == (
+        "needs root: run it with sudo; needs vfio: no IOMMU; needs hugepages of 1 GB: none are free"
+    )
+    assert asked == [2]
+
+
 def test_sriov_is_on_a_real_nic_or_skipped() -> None:
     [file] = [load_folder(one) for one in STUDIES if one.name == "s1"]
     for point in points(file, Machine(2, 1), Wanted("sr-iov")):

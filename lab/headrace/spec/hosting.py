@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, StrictBool, model_validator
 
 from headrace.spec.base import Count, Spec, not_a_bool
 from headrace.spec.vm import QUEUE_MAX, QUEUE_MIN, Vm
@@ -43,7 +43,8 @@ class Hosting(Spec):
     for a limit in queues of `nic_queue` frames. `cpus` and `memory_limit_mb` are limits of each
     VNF's control group. `vf`: how a VNF's engine reaches its virtual function of a real NIC: the
     kernel's driver and a packet socket, AF_XDP, or DPDK's own driver by vfio-pci. Machines are
-    given theirs whole; `vf` then is the tester's way.
+    given theirs whole; `vf` then is the tester's way. `audit_placement`: each trial's audit says
+    whether threads and memory are where the placement has them.
     """
 
     kind: Literal["inline", "process", "container", "vm"] = "inline"
@@ -67,6 +68,7 @@ class Hosting(Spec):
     times: bool = True
     vm: Vm = Vm()
     vf: Literal["af_packet", "af_xdp", "vfio"] | None = None
+    audit_placement: StrictBool = False
 
     @model_validator(mode="after")
     def _consistent(self) -> Hosting:
@@ -80,6 +82,11 @@ class Hosting(Spec):
                     f"{key} is of the NIC in front of hosted VNFs; got kind inline; allowed: "
                     f"process, container, vm"
                 )
+        if self.kind == "inline" and self.audit_placement:
+            raise ValueError(
+                "audit_placement: true is for hosted VNFs; got kind inline; allowed: process, "
+                "container, vm"
+            )
         if self.slots & (self.slots - 1):
             raise ValueError(f"slots: {self.slots}; allowed: a power of two")
         program = PROGRAM_MB + max(0, (self.slots - SLOTS) * SLOT_BYTES >> 20)

@@ -15,6 +15,7 @@ Gbps = Annotated[float, Field(gt=0, le=10_000), BeforeValidator(not_a_bool)]
 APPLIANCE = "appliance"  # the name by which a chain has it
 # QEMU takes these for a virtio-net device with a vhost-user back end (rx_queue_size).
 QUEUE_MIN, QUEUE_MAX = 256, 1024
+GIGABYTE_KB = 1 << 20  # a page of 1 GB
 VMS_MAX = 31  # devices that a DPDK of the distribution holds, less one
 
 
@@ -22,16 +23,30 @@ class Vm(Spec):
     """The machine that each VNF of `kind: vm` gets.
 
     `memory_mb` is the machine's, of which `hosting.memory_mb` is its engine's; on the host it comes
-    from hugepages where `hugepages` says so. `driver`: how the engine in the guest reaches its
-    virtual function: DPDK's own driver (`virtio`), or the kernel's and a packet socket.
+    from hugepages where `hugepages` says so: of the default size, or of 1 GB. `driver`: how the
+    engine in the guest reaches its virtual function: DPDK's own driver (`virtio`), or the kernel's
+    and a packet socket.
     """
 
     accel: Literal["auto", "kvm", "tcg"] = "auto"
     vcpus: Annotated[Count, Field(ge=1, le=64)] = 1
     memory_mb: Annotated[Count, Field(ge=128, le=1 << 20)] = 384
-    hugepages: StrictBool = False
+    hugepages: StrictBool | Literal["1G"] = False
     driver: Literal["auto", "virtio", "af_packet"] = "auto"
     boot: Annotated[Seconds, Field(ge=1, le=3600)] = 120.0
+
+    @model_validator(mode="after")
+    def _whole_pages(self) -> Vm:
+        if self.hugepages == "1G" and self.memory_mb % 1024:
+            raise ValueError(
+                f"memory_mb: {self.memory_mb}; allowed with `hugepages: 1G`: 1024, 2048, ..."
+            )
+        return self
+
+    @property
+    def page_kb(self) -> int | None:
+        """The size that the spec names."""
+        return GIGABYTE_KB if self.hugepages == "1G" else None
 
 
 def _expression(value: str) -> str:

@@ -23,12 +23,23 @@ from headrace.ground.hosted.chaos import Victims
 from headrace.ground.hosted.container import check as check_containers
 from headrace.ground.hosted.hosted import HostedEngine
 from headrace.ground.hosted.limits_used import limits
+from headrace.ground.hosted.parts import Vnf
+from headrace.ground.hosted.run_queue import WORKER
 from headrace.ground.hosted.vm_accel import find_qemu
+from headrace.ground.hosted.where import (
+    MACHINE,
+    Whereabouts,
+    keep_places,
+    placement_finding,
+    whereabouts,
+)
 from headrace.ground.inline import DeployedEngine, EnginePoint, engine_of, policy_drops
 from headrace.record.facts import Observation
 from headrace.record.figures import Figures
 from headrace.record.verdict import Finding
 from headrace.spec.study import Experiment
+
+HOST = "host"  # the engine in front of the VNFs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +89,7 @@ class DeployedHosted(DeployedEngine):
         self, point: HostedPoint, site: Site, engine: HostedEngine, plan: Plan, floor: Floor | None
     ) -> None:
         self.hosted, self.host = point.hosted, engine
+        self._placed: tuple[Finding, ...] = ()
         super().__init__(point, site, engine, plan, floor)
 
     @property
@@ -103,6 +115,34 @@ class DeployedHosted(DeployedEngine):
         more = {"processes": processes, "telemetry": own.telemetry, "ovs": self.host.ovs}
         return vnfs.model_copy(update=more)
 
+    def places(self) -> list[Whereabouts]:
+        """Where the host's engine and the VNFs are; the host's first."""
+        own = sorted({cpu for segment in self.plan.segments for cpu in segment.cpus})
+        hosting = self.hosted.hosting
+        workers = MACHINE if hosting.kind == "vm" else WORKER
+        page_kb = hosting.vm.page_kb
+        return [
+            whereabouts(HOST, self.host.pid, own),
+            *(
+                whereabouts(
+                    one.vnf.name,
+                    one.pid,
+                    _lcores(one.vnf),
+                    workers=workers,
+                    asked_page_kb=page_kb,
+                    vhost=one.vhost,
+                )
+                for one in self.host.vnfs
+            ),
+        ]
+
+    def read(self) -> Sequence[Observation]:
+        if self.hosted.hosting.audit_placement:
+            places = self.places()
+            self._placed = (placement_finding(places),)
+            keep_places(self.site.bundle, f"{self.point.chain}, {self.point.execution}", places)
+        return super().read()
+
     def seen(self, observation: Observation, reading: Reading) -> Observation:
         figures, facts = observation.figures, observation.facts
         ways = [way for way in self.ways if observation.direction in (way.direction, "both")]
@@ -115,6 +155,7 @@ class DeployedHosted(DeployedEngine):
             figures = figures.model_copy(update={"anatomy": parts})
         used = limits(figures, observation.direction, self.hosted, len(self.ways))
         figures = figures.model_copy(update={"limits": used})
+        facts = replace(facts, more=(*facts.more, *self._placed))
         if self.host.emulated:
             facts = replace(facts, more=(*facts.more, _emulated(self.host.emulated)))
         return Observation(observation.direction, figures, facts)
@@ -124,6 +165,11 @@ class DeployedHosted(DeployedEngine):
         if figures.latency_ns is None or self.floor is None or self.floor.latency is None:
             return False
         return self.hosted.hosting.times and not figures.below_floor
+
+
+def _lcores(vnf: Vnf) -> list[int]:
+    """The lcores of all its vCPUs, where it is a machine."""
+    return sorted({cpu for cpus in vnf.vcpus for cpu in cpus} | set(vnf.lcores))
 
 
 def _emulated(how: str) -> Finding:

@@ -27,6 +27,7 @@ from headrace.ground.hosted.cpus import describe_cpu
 from headrace.ground.hosted.functions import NicFunctions
 from headrace.ground.hosted.parts import RUN, Face, Vnf
 from headrace.ground.hosted.switch import Switch
+from headrace.ground.hosted.vhost_net import no_vhost_net, vhost_threads
 from headrace.ground.hosted.vm_accel import choose_accel, find_qemu, qemu_version
 from headrace.ground.hosted.vm_confined import Handed, confined
 from headrace.ground.hosted.vm_kernel import find_kernel
@@ -41,7 +42,6 @@ from headrace.spec.hosting import Hosting
 _QUIT_S = 10.0
 _POLL_S = 0.1
 _GONE_S = 2.0
-_VHOST = Path("/dev/vhost-net")
 _NODES = Path("/sys/devices/system/node")
 _MEMINFO = Path("/proc/meminfo")
 _VCPU = re.compile(r"CPU (\d+)/(?:KVM|TCG)")
@@ -68,7 +68,7 @@ class Machines(Tools):
         super().__init__(hosting, vnfs, functions)
         self.hosting, self.ledger = hosting, ledger
         self.image = vm_image.build(self.engine, self.kernel, self.driver)
-        self.vhost = self.accel.name == "kvm" and os.access(_VHOST, os.R_OK | os.W_OK)
+        self.vhost = self.accel.name == "kvm" and no_vhost_net() is None
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -101,11 +101,12 @@ def _check_memory(hosting: Hosting, vnfs: int) -> None:
                 f"and {there} MB are available here; allowed: at most {there // vnfs}"
             )
         return
-    pages = hugepages.pool()
+    asked, page_kb = str(hosting.vm.hugepages).lower(), hosting.vm.page_kb
+    pages = hugepages.pool() if page_kb is None else hugepages.pool_of(page_kb)
     if pages is None or hugepages.lacking(wanted, pages):
         free = 0 if pages is None else pages.free * pages.page_kb // 1024
         raise BadInput(
-            f"deployment.hosting.vm.hugepages: got true; {vnfs} machines need {wanted} MB of "
+            f"deployment.hosting.vm.hugepages: got {asked}; {vnfs} machines need {wanted} MB of "
             f"hugepages, and {free} MB are free; allowed: false, or add pages"
             + ("" if pages is None else f" to {pages.control}")
         )
@@ -135,6 +136,7 @@ class VnfMachine(HostedVnf):
         self._console = self.folder / "console"
         self._stderr = self.folder / "qemu.stderr"
         self._initrd = self.folder / "initrd"
+        self.vhost = common.vhost and isinstance(behind, Switch)
         self.worker = re.compile(rf"CPU {common.hosting.vm.vcpus - 1}/(?:KVM|TCG)")
         self._process: subprocess.Popen[bytes] | None = None
         self._end: socket.socket | None = None
@@ -167,7 +169,8 @@ class VnfMachine(HostedVnf):
             nics=tuple(map(self._nic, self.vnf.faces)),
             queue=hosting.slots,
             console=self._console,
-            hugepages=hosting.vm.hugepages,
+            hugepages=bool(hosting.vm.hugepages),
+            page_kb=hosting.vm.page_kb,
             node=self._node(),
         )
 
@@ -182,7 +185,7 @@ class VnfMachine(HostedVnf):
             socket=Path(face.socket.replace(RUN, str(self._run))),
             listens=self.vnf.listens,
             tap=tap,
-            vhost=tap is not None and self._common.vhost,
+            vhost=tap is not None and self.vhost,
             function=function,
         )
 
@@ -256,7 +259,12 @@ class VnfMachine(HostedVnf):
                 )
 
     def _pin(self) -> None:
-        """Each vCPU where the placement says; QEMU's other threads where any of them may be."""
+        """Each vCPU where the placement says; QEMU's other threads, and the kernel's that move its
+        packets, where any of them may be."""
+        anywhere = {cpu for cpus in self.vnf.vcpus for cpu in cpus}
+        for thread in vhost_threads(self.pid) if self.vhost else ():
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(int(thread.name), anywhere)
         for task in Path(f"/proc/{self.pid}/task").iterdir():
             with contextlib.suppress(OSError):
                 vcpu = _VCPU.match((task / "comm").read_text())

@@ -58,6 +58,7 @@ class GuestMachine:
     console: Path
     disk: Disk | None = None
     hugepages: bool = False
+    page_kb: int | None = None  # their size; None: the kernel's default one
     node: int | None = None  # of the host, that the memory is to be on
     control: int | None = None  # a connected socket's descriptor
     forwards: tuple[tuple[int, int], ...] = ()  # TCP ports: this machine's, the guest's
@@ -97,6 +98,8 @@ def _memory(m: GuestMachine) -> str:
     parts = [f"memory-backend-memfd,id=ram,size={m.memory_mb}M,share=on"]
     if m.hugepages:
         parts.append("hugetlb=on,prealloc=on")
+        if m.page_kb is not None:
+            parts.append(f"hugetlbsize={m.page_kb}K")
     if m.node is not None:
         parts.append(f"host-nodes={m.node},policy=bind")
     return ",".join(parts)

@@ -30,6 +30,7 @@ class HostedVnf(ABC):
     at_once = 64  # how many may be starting
     link_s = 60.0  # for its links to come up
     worker = WORKER  # what its threads that carry packets are called
+    vhost = False  # the kernel moves its packets
 
     def __init__(self, vnf: Vnf, run: Path, prefix: str) -> None:
         self.vnf = vnf

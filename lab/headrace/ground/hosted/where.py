@@ -7,16 +7,20 @@ field 39 of /proc/PID/stat, /proc/PID/numa_maps).
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from pydantic import computed_field
+from pydantic import Field, RootModel, computed_field
 
 from headrace.ground.hosted.cpus import describe_cpu
 from headrace.ground.hosted.run_queue import WORKER
+from headrace.ground.hosted.vhost_net import VHOST, vhost_threads
+from headrace.record.bundle import write_whole
 from headrace.record.frozen import Record
+from headrace.record.verdict import Finding
 
 _PROC = Path("/proc")
 _PROCESSOR = 36  # field 39 of proc(5), counted behind the command's name
@@ -25,8 +29,10 @@ _KB = re.compile(r"kernelpagesize_kB=(\d+)")
 # DPDK's memory with and without hugepages. Libraries are not a VNF's own, nor is what it shares.
 _PACKETS = re.compile(r"file=(/memfd:nohuge|/memfd:memseg|\S*/rtemap_)")
 _GUESTS = re.compile(r"file=/memfd:memory-backend")  # QEMU's, which the host's engine maps, too
-MACHINE = re.compile(r"CPU \d+/(?:KVM|TCG)")  # QEMU's threads of vCPUs
+# QEMU's threads of vCPUs, and the kernel's that move their packets.
+MACHINE = re.compile(rf"CPU \d+/(?:KVM|TCG)|{VHOST}")
 LOCAL_LEAST = 0.9  # a few pages were touched before a thread was where it is
+WHERE_FILE = "where.json"  # among a bundle's samples
 
 
 class EngineThread(Record):
@@ -48,6 +54,11 @@ class Whereabouts(Record):
     lcores: tuple[int, ...]  # that it was to run on
     threads: tuple[EngineThread, ...]
     kb: dict[int, int]  # NUMA node -> of its own memory
+    page_kb: dict[int, int] = Field(
+        default_factory=dict
+    )  # size of its pages in kB -> of its own memory
+    asked_page_kb: int | None = None  # the size that its memory was to have
+    vhost: bool = False  # the kernel was to move its packets
 
     @property
     def workers(self) -> tuple[EngineThread, ...]:
@@ -79,7 +90,18 @@ class Whereabouts(Record):
                 f"{self.name}: {self.local_share:.0%} of its memory is on node "
                 f"{', '.join(map(str, self.nodes))}"
             )
-        return wrong
+        if self.vhost and not any(re.match(VHOST, one.name) for one in self.threads):
+            wrong.append(f"{self.name}: has no thread of vhost-net")
+        return [*wrong, *self._pages_astray()]
+
+    def _pages_astray(self) -> list[str]:
+        asked = self.asked_page_kb
+        if asked is None:
+            return []
+        share = self.page_kb.get(asked, 0) / (sum(self.page_kb.values()) or 1)
+        if share >= LOCAL_LEAST:
+            return []
+        return [f"{self.name}: {share:.0%} of its memory is in pages of {asked} kB"]
 
 
 class WhereOutput(Record):
@@ -92,21 +114,55 @@ class WhereOutput(Record):
     engines: tuple[Whereabouts, ...]
 
 
+class KeptPlaces(RootModel[dict[str, tuple[Whereabouts, ...]]]):
+    """The engines of each deployment of a run, as they were when it was last looked."""
+
+
 def whereabouts(
     name: str,
     pid: int,
     lcores: Iterable[int],
     proc: Path = _PROC,
     workers: re.Pattern[str] = WORKER,
+    asked_page_kb: int | None = None,
+    vhost: bool = False,
 ) -> Whereabouts:
     """`workers`: what the threads that carry packets are called, MACHINE for a virtual machine."""
     folder = proc / str(pid)
-    threads = [_thread(task, workers) for task in sorted((folder / "task").iterdir())]
+    tasks = sorted((folder / "task").iterdir())
+    if workers is MACHINE:
+        tasks += vhost_threads(pid, proc)
     maps = (folder / "numa_maps").read_text(errors="replace")
     packets = _GUESTS if workers is MACHINE else _PACKETS
     return Whereabouts(
-        name=name, lcores=tuple(lcores), threads=tuple(threads), kb=memory(maps, packets)
+        name=name,
+        lcores=tuple(lcores),
+        threads=tuple(_thread(task, workers) for task in tasks),
+        kb=memory(maps, packets),
+        page_kb=page_sizes(maps, packets),
+        asked_page_kb=asked_page_kb,
+        vhost=vhost,
     )
+
+
+def placement_finding(places: Sequence[Whereabouts]) -> Finding:
+    """For a trial's audit."""
+    astray = [line for engine in places for line in engine.astray()]
+    text = f"Threads and memory of {', '.join(one.name for one in places)} are where placed."
+    if astray:
+        text = f"Not where its placement says: {'; '.join(astray)}."
+    return Finding(check="placement", ok=not astray, text=text, value=float(len(astray)), limit=0)
+
+
+def keep_places(bundle: Path | None, deployment: str, places: Sequence[Whereabouts]) -> None:
+    """Beside what is known of the run's other deployments."""
+    if bundle is None:
+        return
+    file = bundle / "samples" / WHERE_FILE
+    file.parent.mkdir(exist_ok=True)
+    whole = json.loads(file.read_text()) if file.exists() else {}
+    whole[deployment] = [one.model_dump(mode="json") for one in places]
+    write_whole(file, json.dumps(whole, indent=1) + "\n")
 
 
 def _thread(task: Path, workers: re.Pattern[str]) -> EngineThread:
@@ -120,11 +176,25 @@ def _thread(task: Path, workers: re.Pattern[str]) -> EngineThread:
 def memory(numa_maps: str, packets: re.Pattern[str] = _PACKETS) -> dict[int, int]:
     """Node -> kB of the process's own memory: DPDK's, heap, stacks."""
     nodes: dict[int, int] = {}
+    for node, size, pages in _own_pages(numa_maps, packets):
+        nodes[node] = nodes.get(node, 0) + pages * size
+    return nodes
+
+
+def page_sizes(numa_maps: str, packets: re.Pattern[str] = _PACKETS) -> dict[int, int]:
+    """Size of a page in kB -> kB of the process's own memory in such pages."""
+    sizes: dict[int, int] = {}
+    for _, size, pages in _own_pages(numa_maps, packets):
+        sizes[size] = sizes.get(size, 0) + pages * size
+    return sizes
+
+
+def _own_pages(numa_maps: str, packets: re.Pattern[str]) -> Iterator[tuple[int, int, int]]:
+    """Node, size of a page in kB, number of pages."""
     for line in numa_maps.splitlines():
         own = packets.search(line) or ("file=" not in line and "anon=" in line)
         size = _KB.search(line)
         if not own or size is None:
             continue
         for node, pages in _ON_NODE.findall(line):
-            nodes[int(node)] = nodes.get(int(node), 0) + int(pages) * int(size[1])
-    return nodes
+            yield int(node), int(size[1]), int(pages)

@@ -1,10 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import json
 import os
 import threading
+from pathlib import Path
 
-from headrace.ground.hosted.where import _GUESTS, EngineThread, Whereabouts, memory, whereabouts
+from headrace.ground.hosted.vhost_net import vhost_threads
+from headrace.ground.hosted.where import (
+    _GUESTS,
+    MACHINE,
+    EngineThread,
+    Whereabouts,
+    keep_places,
+    memory,
+    page_sizes,
+    placement_finding,
+    whereabouts,
+)
 
 # Lines as Linux 6.1 writes them.
 MAPS = """\
@@ -67,3 +80,48 @@ def test_what_is_astray_is_said() -> None:
     ]
     idle = Whereabouts(name="vnf", lcores=(0,), threads=(), kb={0: 1})
     assert idle.astray() == ["vnf: has no worker"]
+
+
+GIB = "7f05 bind:1 file=/memfd:memory-backend-memfd huge N1=2 kernelpagesize_kB=1048576\n"
+
+
+def test_sizes_of_pages() -> None:
+    assert page_sizes(MAPS) == {4: 16 + 384 + 12, 2048: 4096}
+    assert page_sizes(GIB, _GUESTS) == {1 << 20: 2 << 20}
+    machine = {"name": "vm", "lcores": (0,), "threads": (at(0, (0,)),), "kb": {0: 1}}
+    asked = {**machine, "asked_page_kb": 1 << 20}
+    assert Whereabouts(**asked, page_kb={1 << 20: 1 << 20, 4: 9000}).astray() == []
+    assert Whereabouts(**asked, page_kb={2048: 1 << 20}).astray() == [
+        "vm: 0% of its memory is in pages of 1048576 kB"
+    ]
+
+
+def test_a_finding_names_who_is_astray(tmp_path: Path) -> None:
+    fine = Whereabouts(name="vnf", lcores=(0,), threads=(at(0, (0,)),), kb={0: 100})
+    away = fine.model_copy(update={"name": "other", "threads": (at(1, (1,)),)})
+    assert placement_finding([fine]).ok
+    finding = placement_finding([fine, away])
+    assert not finding.ok and finding.value == 2
+    assert "other: lcore-worker-1 may run on [1]" in finding.text
+    keep_places(tmp_path, "a", [fine])
+    keep_places(tmp_path, "b", [away])
+    keep_places(tmp_path, "a", [fine, fine])
+    kept = json.loads((tmp_path / "samples/where.json").read_text())
+    written = fine.model_dump(mode="json")
+    assert kept == {"a": [written, written], "b": [away.model_dump(mode="json")]}
+
+
+def test_threads_of_vhost_net_are_the_kernels(tmp_path: Path) -> None:
+    """Up to Linux 6.3 they are no threads of QEMU's."""
+    for pid, comm in (("7", "vhost-42"), ("8", "vhost-4"), ("42", "qemu-system-x86")):
+        (tmp_path / pid).mkdir()
+        (tmp_path / pid / "comm").write_text(f"{comm}\n")
+    assert vhost_threads(42, tmp_path) == [tmp_path / "7"]
+    assert MACHINE.match("vhost-42") and MACHINE.match("CPU 0/KVM")
+    machine = Whereabouts(name="vm", lcores=(0,), threads=(at(0, (0,)),), kb={0: 1}, vhost=True)
+    assert machine.astray() == ["vm: has no thread of vhost-net"]
+    moved = EngineThread(name="vhost-42", allowed=(0, 1), cpu=0, works=True)
+    threads = (*machine.threads, moved)
+    assert machine.model_copy(update={"threads": threads}).astray() == [
+        "vm: vhost-42 may run on [0, 1]"
+    ]
