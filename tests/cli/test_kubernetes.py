@@ -44,6 +44,11 @@ def test_a_study_is_checked_without_one(tmp_path: Path) -> None:
         ("deployment: {lcores: {traffic: [0], chain: [1]}}", "deployment.lcores: on Kubernetes"),
         ("deployment: {hosting: process}", "allowed: inline, container"),
         ("deployment: {execution: {segments: [[l2fwd]], replicas: [2]}}", "one replica of each"),
+        (
+            "deployment: {hosting: container, network: bridge}",
+            "on Kubernetes pods are joined by memif",
+        ),
+        ("deployment: {hosting: {kind: container, chains: 2}}", "allowed of hosting: kind"),
     ],
 )
 def test_what_pods_cannot_have_is_named(tmp_path: Path, more: str, words: str) -> None:

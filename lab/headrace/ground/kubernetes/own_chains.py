@@ -305,6 +305,17 @@ def _refuse(experiment: Experiment, doc: Document) -> None:
             f"{on} each segment is a pod; allowed: inline, container",
             value=experiment.hosting.kind,
         )
+    if more := sorted(experiment.hosting.model_fields_set - {"kind"}):
+        raise doc.error(
+            ("deployment", "hosting", more[0]),
+            f"{on} a pod's CPUs are ground.kubernetes.cpus; allowed of hosting: kind",
+        )
+    if deployment.network != "veb":
+        raise doc.error(
+            ("deployment", "network"),
+            f"{on} pods are joined by memif; allowed: none given",
+            value=deployment.network,
+        )
     told = deployment.lcores
     if told.traffic or told.chain or execution.lcores is not None:
         raise doc.error(
