@@ -31,6 +31,7 @@ from headrace.record.resolved import Resolved
 from headrace.spec.described import DescribedServer, read_server
 from headrace.spec.document import Document
 from headrace.spec.group import Machine, span
+from headrace.spec.kubernetes import Kubernetes
 from headrace.spec.points import StudyPoint, Wanted, has_groups, points
 from headrace.spec.study import Study, ground_of, read, studies
 
@@ -135,7 +136,7 @@ def this_machine() -> Machine:
     return Machine(
         len(cpus), nodes, no_kvm, no_containers, cores, no_calibration, no_functions,
         not_root="run it with sudo" if os.geteuid() else None, no_vfio=no_vfio,
-        no_vhost_net=no_vhost_net, no_gigabyte_pages=no_gigabyte_pages,
+        no_vhost_net=no_vhost_net, no_gigabyte_pages=no_gigabyte_pages, no_cluster=no_cluster,
     )  # fmt: skip
 
 
@@ -165,8 +166,16 @@ def described_machine(server: DescribedServer) -> Machine:
 
     cores = server.sockets * server.cores_per_socket
     return Machine(
-        len(server.cpus), server.sockets, none, lambda: None, cores, none, no_functions, none()
-    )
+        len(server.cpus), server.sockets, none, lambda: None, cores, none, no_functions, none(),
+        no_cluster=none,
+    )  # fmt: skip
+
+
+@cache
+def no_cluster() -> str | None:
+    from headrace.ground.kubernetes.nodes import ClusterNodes  # half a second to load
+
+    return ClusterNodes(Kubernetes()).lacking()
 
 
 def no_calibration() -> str | None:

@@ -67,7 +67,7 @@ def test_a_bundle_is_no_folder_of_studies(tmp_path: Path) -> None:
     assert not is_folder(tmp_path)
 
 
-FOLDERS = sorted(shipped("studies").glob("s[1-5]"))
+FOLDERS = [*sorted(shipped("studies").glob("s[1-5]")), shipped("studies") / "bmwg"]
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)

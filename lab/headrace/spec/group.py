@@ -26,6 +26,7 @@ class Needs(Spec):
     kvm: Literal[True] | None = None  # virtual machines that are not emulated
     containers: Literal[True] | None = None  # root, and podman or docker
     sriov: Literal[True] | None = None  # a NIC with enough virtual functions for the chains
+    cluster: Literal[True] | None = None  # Kubernetes, with a node that is ready
     root: Literal[True] | None = None
     vfio: Literal[True] | None = None  # the driver vfio-pci, and an IOMMU
     vhost_net: Literal[True] | None = None  # the kernel moves packets of virtual machines
@@ -94,6 +95,7 @@ class Machine:
     no_vfio: Callable[[], str | None] = lambda: None
     no_vhost_net: Callable[[], str | None] = lambda: None
     no_gigabyte_pages: Callable[[int], str | None] = lambda _: None  # so many
+    no_cluster: Callable[[], str | None] = lambda: None
 
 
 def lacking(
@@ -125,6 +127,7 @@ def _means(need: Needs, spec: dict[str, Any], machine: Machine) -> Iterator[str]
         (need.containers, "containers", machine.no_containers),
         (need.calibration, "a calibration", machine.no_calibration),
         (need.sriov, "SR-IOV", lambda: machine.no_sriov(spec)),
+        (need.cluster, "a cluster", machine.no_cluster),
         (need.vfio, "vfio", machine.no_vfio),
         (
             need.gigabyte_pages,
