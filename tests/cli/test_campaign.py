@@ -200,3 +200,25 @@ def test_another_study_does_not_go_on_with_it(spec: Path, tmp_path: Path) -> Non
         "the same, or another folder"
     )
     assert sorted(p.name for p in folder.iterdir()) == [".lock", "campaign.json"]
+
+
+def test_jobs_are_for_what_is_predicted(tmp_path: Path) -> None:
+    here = tmp_path / "here.yaml"
+    here.write_text("name: here\nchain: [l2fwd]\n")
+    done = run(here, tmp_path / "c", "--pods", "headrace:1")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == (
+        "headrace: --pods: got 'headrace:1'; allowed: a study that is predicted, "
+        "as with --on SERVER"
+    )
+
+
+def test_jobs_without_a_cluster_are_one_line(
+    spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("kubernetes")
+    monkeypatch.setenv("KUBECONFIG", "/nonexistent")
+    done = run(spec, tmp_path / "c", "--pods", "headrace:1")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("headrace: Kubernetes: no cluster: ")
+    assert "Traceback" not in done.stderr

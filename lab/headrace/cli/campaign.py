@@ -8,7 +8,7 @@ import contextlib
 import fcntl
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -62,6 +62,9 @@ class Task:
     checked: Checked
 
 
+Work = Callable[[Task, Path], None]
+
+
 def campaign(
     spec: Annotated[Path, typer.Argument(help="A spec (YAML), or a study of headrace's own.")],
     out: Annotated[
@@ -87,6 +90,13 @@ def campaign(
         bool, typer.Option("--list", help="Show the points, measure nothing.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what the points came to.")] = False,
+    pods: Annotated[
+        str | None,
+        typer.Option(
+            metavar="IMAGE",
+            help="Predict each point in a Job of the Kubernetes cluster, in headrace's own image.",
+        ),
+    ] = None,
     wait: Wait = WAIT_S,
     on: On = None,
     trust: Trust = False,
@@ -96,27 +106,58 @@ def campaign(
     rule = CampaignRule(
         until=None if until is None else share_of("--until", until), most=most, keep=keep
     )
-    if jobs is not None and jobs > 1 and not simulated(doc):
-        raise bad_value("--jobs", jobs, "1, as measurements beside each other disturb each other")
+    if not simulated(doc):
+        _here(jobs, pods)
     console = Terminal(stderr=True, highlight=False, soft_wrap=True)
     tasks, points = _tasks(doc)
     name = doc.data["name"]
     if listed:
-        for point in points:
-            why = point.skipped or point.failed
-            line = f"{point.key}  {point.title}" + (f"  [{why}]" if why else "")
-            stdout(soft_wrap=True).print(line, markup=False)
+        _list(points)
         return
     folder = out or Path("campaigns") / name
     make_folder(folder)
     with _held(folder):
         _begun(folder, CampaignOrder(spec=doc.text(), server=on, rule=rule))
-        begun = _Campaign(folder, tasks, points, rule, console, wait)
-        try:
-            begun.run((jobs or len(usable_cpus())) if simulated(doc) else 1)
-        finally:
-            output = begun.stored(name)
+        with _workers(doc, tasks, pods, on, wait) as (work, at_a_time):
+            begun = _Campaign(folder, tasks, points, rule, console, work)
+            try:
+                begun.run(jobs or at_a_time)
+            finally:
+                output = begun.stored(name)
     _told(output, rule, as_json)
+
+
+def _here(jobs: int | None, pods: str | None) -> None:
+    """What a study that is measured cannot have."""
+    if jobs is not None and jobs > 1:
+        raise bad_value("--jobs", jobs, "1, as measurements beside each other disturb each other")
+    if pods is not None:
+        raise bad_value("--pods", pods, "a study that is predicted, as with --on SERVER")
+
+
+def _list(points: Sequence[CampaignPoint]) -> None:
+    for point in points:
+        why = point.skipped or point.failed
+        line = f"{point.key}  {point.title}" + (f"  [{why}]" if why else "")
+        stdout(soft_wrap=True).print(line, markup=False)
+
+
+@contextlib.contextmanager
+def _workers(
+    doc: Document, tasks: dict[str, Task], image: str | None, on: str | None, wait: float
+) -> Iterator[tuple[Work, int]]:
+    """What makes a point's bundle, and how many at a time: here, or each as a Job of a cluster."""
+    if image is None:
+        yield (
+            lambda task, bundle: _measure(task, bundle, wait),
+            len(usable_cpus()) if simulated(doc) else 1,
+        )
+        return
+    from headrace.cli._point_jobs import point_jobs  # the cluster's client takes long to load
+
+    inputs = {name: file for task in tasks.values() for name, file in task.checked.inputs.items()}
+    with point_jobs(doc, inputs, image, on) as (jobs, most):
+        yield (lambda task, bundle: jobs.predict(task.chosen.wanted.point, bundle)), most
 
 
 def _told(output: CampaignOutput, rule: CampaignRule, as_json: bool) -> None:
@@ -142,10 +183,10 @@ class _Campaign:
         points: Sequence[CampaignPoint],
         rule: CampaignRule,
         console: Console,
-        wait: float,
+        work: Work,
     ) -> None:
         self.folder, self.tasks, self.rule = folder, tasks, rule
-        self.console, self.wait = console, wait
+        self.console, self.work = console, work
         self.points = {point.key: point for point in points}
         for key in tasks:
             self._take_all(key)
@@ -182,7 +223,7 @@ class _Campaign:
         if bundle.exists():
             shutil.rmtree(bundle)  # of a run that did not end
         (self.folder / "logs").mkdir(exist_ok=True)
-        work = partial(_measure, task, bundle, self.wait)
+        work = partial(self.work, task, bundle)
         return ForkedJob(bundle.name, work, self.folder / "logs" / f"{bundle.name}.txt")
 
     def _take_all(self, key: str) -> None:

@@ -28,6 +28,9 @@ _RIGHTS = (
     ("get", "pods/log", ""),
     ("create", "pods/exec", ""),
     ("list", "nodes", ""),
+    ("create", "configmaps", ""),
+    ("create", "jobs", "batch"),
+    ("get", "jobs", "batch"),
     ("create", "network-attachment-definitions", "k8s.cni.cncf.io"),
 )
 _OURS = frozenset({"cpu", "memory", "pods", "ephemeral-storage"})

@@ -113,6 +113,11 @@ class Cluster:
             work = partial(core.create_namespace, body, **_WITHIN)
         elif kind == "Pod":
             work = partial(core.create_namespaced_pod, namespace, body, **_WITHIN)
+        elif kind == "ConfigMap":
+            work = partial(core.create_namespaced_config_map, namespace, body, **_WITHIN)
+        elif kind == "Job":
+            batch = self._kubernetes.client.BatchV1Api(core.api_client)
+            work = partial(batch.create_namespaced_job, namespace, body, **_WITHIN)
         else:
             assert kind == "NetworkAttachmentDefinition", kind
             custom = self._kubernetes.client.CustomObjectsApi(core.api_client)
@@ -123,9 +128,16 @@ class Cluster:
     def nodes(self) -> list[dict[str, Any]]:
         return list(self.read("nodes", partial(self._core.list_node, **_RAW))["items"])
 
-    def pods(self, namespace: str) -> list[dict[str, Any]]:
-        work = partial(self._core.list_namespaced_pod, namespace, **_RAW)
+    def pods(self, namespace: str, chosen: str = "") -> list[dict[str, Any]]:
+        """`chosen`: by labels."""
+        options = {"label_selector": chosen} if chosen else {}
+        work = partial(self._core.list_namespaced_pod, namespace, **options, **_RAW)
         return list(self.read(f"pods of {namespace}", work)["items"])
+
+    def job(self, namespace: str, name: str) -> dict[str, Any]:
+        batch = self._kubernetes.client.BatchV1Api(self._core.api_client)
+        work = partial(batch.read_namespaced_job, name, namespace, **_RAW)
+        return self.read(f"job {name}", work)
 
     def namespaces(self) -> list[dict[str, Any]]:
         """Those that headrace made."""
@@ -201,6 +213,12 @@ class Cluster:
             raw = self.ask("log", partial(read, pod, namespace, **options, **_RAW))
             return last_words(raw.data.decode(errors="replace"))
         return ""
+
+    def output(self, namespace: str, pod: str, container: str) -> str:
+        """All that a container wrote, as far as its node kept it."""
+        read = self._core.read_namespaced_pod_log
+        raw = self.ask(f"log of {pod}", partial(read, pod, namespace, container=container, **_RAW))
+        return str(raw.data.decode(errors="replace"))
 
     def delete_pods(self, namespace: str) -> None:
         """All of a namespace; waits until none is left."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 from headrace.engine.counts import EngineInfo
 from headrace.errors import HeadraceError, bad_value
@@ -27,9 +28,21 @@ class ClusterNodes:
         """Facts of the nodes that take pods."""
         return {
             node["metadata"]["name"]: node["status"]["nodeInfo"] | node["status"]["capacity"]
+            for node in self._taking
+        }
+
+    @cached_property
+    def _taking(self) -> list[dict[str, Any]]:
+        return [
+            node
             for node in self.cluster.nodes()
             if not node["spec"].get("unschedulable") and _is_ready(node)
-        }
+        ]
+
+    @property
+    def cpus(self) -> int:
+        """Whole ones that nodes have for pods, in all; at least one."""
+        return max(1, sum(int(cores(str(n["status"]["allocatable"]["cpu"]))) for n in self._taking))
 
     def of(self, number: int) -> str:
         """The node of a point, in turn."""
@@ -58,6 +71,11 @@ def _is_ready(node: dict[str, object]) -> bool:
     status = node["status"]
     assert isinstance(status, dict)
     return any(c["type"] == "Ready" and c["status"] == "True" for c in status["conditions"])
+
+
+def cores(quantity: str) -> float:
+    """CPUs as the API server has them: 2, or 1900m."""
+    return int(quantity[:-1]) / 1000 if quantity.endswith("m") else float(quantity)
 
 
 def in_registry(image: str, registry: str | None) -> str:

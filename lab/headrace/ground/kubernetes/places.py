@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from headrace.ground.kubernetes.nodes import cores
 from headrace.host.cpu_time import listed
 from headrace.record.bundle import write_whole
 from headrace.record.pods import PODS, DeployedPodPlaces, PodPlace
@@ -67,7 +68,7 @@ def _cpu_limit(pod: Mapping[str, Any], container: str) -> float | None:
     text = str(one.get("resources", {}).get("limits", {}).get("cpu", ""))
     if not text:
         return None
-    return int(text[:-1]) / 1000 if text.endswith("m") else float(text)
+    return cores(text)
 
 
 def note(bundle: Path | None, deployment: str, places: Mapping[str, PodPlace]) -> None:
