@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A study's claims held against its results.
 
-A claim is answered twice: by all rows, and by those alone that no audit doubts. Only where both say
-the same is it confirmed or contradicted; so a doubtful row makes no difference, or is named.
+A claim is answered by all rows, by those alone that no audit doubts, and by these without each
+repetition in turn (the jackknife's samples: Tukey 1958). Only where all say the same is it
+confirmed or contradicted; so a doubtful row, or one repetition that differs, makes no difference,
+or is named.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections import Counter
@@ -57,12 +60,24 @@ def judge_claims(
         return claim.unlike or lacks(claim) or bundle.status.unfinished
 
     partly = _partly(bundle)
-    with rows_of(bundle.path) as ask_all, rows_of(bundle.path, trusted=True) as ask_trusted:
+    with contextlib.ExitStack() as stack:
+        ask_all = stack.enter_context(rows_of(bundle.path))
+        ask_trusted = stack.enter_context(rows_of(bundle.path, trusted=True))
+        ask_without = {
+            left_out: stack.enter_context(rows_of(bundle.path, trusted=True, without=left_out))
+            for left_out in _repetitions(bundle)
+        }
         return tuple(
-            _judged(name, claim, _Answers(claim, ask_all, ask_trusted, points), paper,
+            _judged(name, claim, _Answers(claim, ask_all, ask_trusted, ask_without, points), paper,
                     unknown(claim), doubted, partly=partly)
             for name, claim in claims.items()
         )  # fmt: skip
+
+
+def _repetitions(bundle: Bundle) -> list[int]:
+    """Give the numbers of those that were measured, where there are several."""
+    numbers = sorted({row.repetition for row in bundle.results() if row.ground == "measured"})
+    return numbers if len(numbers) > 1 else []
 
 
 def _partly(bundle: Bundle) -> bool:
@@ -82,18 +97,26 @@ def keep_claims(bundle: Bundle, judged: tuple[JudgedClaim, ...]) -> None:
 
 
 class _Answers:
-    """What the query gives, of all rows and of those that no audit doubts."""
+    """What the query gives, of all rows, of those that no audit doubts, and of these without each
+    repetition."""
 
     def __init__(
-        self, claim: Claim, ask_all: Ask, ask_trusted: Ask, points: Sequence[PointRow]
+        self,
+        claim: Claim,
+        ask_all: Ask,
+        ask_trusted: Ask,
+        ask_without: Mapping[int, Ask],
+        points: Sequence[PointRow],
     ) -> None:
         self.problem: str | None = None
+        self.without: dict[int, ClaimValue | None] = {}
         self.absent = _absent(claim.query, points)
         # A study without groups names no points: nobody can say that these were left out.
         self.asked_for = not points or any(_names(claim.query, one.point) for one in points)
         try:
             self.all = _value(ask_all(claim.query))
             self.trusted = _value(ask_trusted(claim.query))
+            self.without = {n: _value(ask(claim.query)) for n, ask in ask_without.items()}
         except QueryError as error:
             self.all = self.trusted = None
             self.problem = f"The query {error}."
@@ -180,6 +203,24 @@ def _cannot_tell(claim: Claim, answers: _Answers, doubted: Counter[Verdict]) -> 
             f"It depends on rows that the audit does not trust ({doubts}): {answers.all} with "
             f"them, {answers.trusted} without."
         )
+    return _depends_on_one(claim, answers.trusted, answers.without)
+
+
+def _depends_on_one(
+    claim: Claim, value: ClaimValue, without: Mapping[int, ClaimValue | None]
+) -> str | None:
+    """Say of a figure that one repetition alone decides why it would not come again."""
+    for left_out, other in without.items():
+        if other is None:
+            return (
+                f"Of {plural(len(without), 'repetition')} only number {left_out} answers it by "
+                f"rows that the audit trusts, with {shown(value)}."
+            )
+        if _kind(other) == _kind(value) and holds(claim, other) != holds(claim, value):
+            return (
+                f"It depends on repetition {left_out} of {len(without)}: {shown(value)} with it, "
+                f"{shown(other)} without."
+            )
     return None
 
 

@@ -129,6 +129,33 @@ def test_a_doubtful_row_that_makes_no_difference_does_not_matter(tmp_path: Path)
     assert "2020000.0 with them, 2010000.0 without" in depends.why
 
 
+def test_a_claim_that_one_repetition_decides_is_not_judged(tmp_path: Path) -> None:
+    """With 1.0, 1.1 and 2.0 Mpps the mean is above 1.2 by the third one alone."""
+
+    def several(*pps: float) -> list[Result]:
+        rows = [row("rtc", each) for each in pps]
+        return [one.model_copy(update={"repetition": n}) for n, one in enumerate(rows, 1)]
+
+    mean = claim("SELECT avg(throughput_pps) > 1.2e6 FROM results", expected=True)
+    one = judged(bundle_of(tmp_path / "differs", *several(1e6, 1.1e6, 2e6)), mean)
+    assert (one.verdict, one.measured) == ("not-comparable", True)
+    assert one.why == "It depends on repetition 3 of 3: true with it, false without."
+    agree = bundle_of(tmp_path / "agree", *several(1.3e6, 1.4e6, 1.5e6))
+    assert judged(agree, mean).verdict == "confirmed"
+
+
+def test_a_claim_that_only_one_trusted_repetition_answers_is_not_judged(tmp_path: Path) -> None:
+    rows = [row("rtc", 2e6), row("rtc", 2e6, "suspect")]
+    bundle = bundle_of(
+        tmp_path, *(one.model_copy(update={"repetition": n}) for n, one in enumerate(rows, 1))
+    )
+    one = judged(bundle, claim(RATE.format("rtc"), expected=2e6))
+    assert (one.verdict, one.measured) == ("not-comparable", 2e6)
+    assert one.why == (
+        "Of 2 repetitions only number 1 answers it by rows that the audit trusts, with 2,000,000."
+    )
+
+
 def test_a_prediction_needs_no_audit(tmp_path: Path) -> None:
     predicted = row("rtc", 2e6, "not-audited").model_copy(update={"ground": "predicted"})
     bundle = bundle_of(tmp_path, predicted)

@@ -40,8 +40,11 @@ class QueryError(Exception):
 
 
 @contextlib.contextmanager
-def rows_of(bundle: Path | None, *, trusted: bool = False) -> Iterator[Ask]:
-    """None: the tables without rows. `trusted`: without measured rows that an audit doubts."""
+def rows_of(
+    bundle: Path | None, *, trusted: bool = False, without: int | None = None
+) -> Iterator[Ask]:
+    """None: the tables without rows. `trusted`: without measured rows that an audit doubts.
+    `without`: and without those of this repetition."""
     import duckdb
 
     with duckdb.connect(config=_FIRST) as db:
@@ -49,6 +52,10 @@ def rows_of(bundle: Path | None, *, trusted: bool = False) -> Iterator[Ask]:
             _load(db, name, model, bundle)
             if trusted:
                 db.execute(f"DELETE FROM {name} WHERE NOT ({_TRUSTED})")
+            if without is not None:
+                db.execute(
+                    f"DELETE FROM {name} WHERE ground = 'measured' AND repetition = {without:d}"
+                )
         _load_calibration(db, bundle)
         for setting in _LAST:
             db.execute(f"SET {setting}")
