@@ -19,8 +19,10 @@ from headrace.record.bundle import write_whole
 from headrace.record.figures import LatencyFloor, LatencyNs
 from headrace.record.latency import latency
 from headrace.record.text import rate, time
+from headrace.spec.measure import Measure
 from headrace.spec.study import Experiment
 
+# At most: a study whose own trials are shorter has the tester looked at for no longer than these.
 _TRIAL_S = 0.5
 _DRAIN_S = 0.05
 # Far enough below the maximum that nothing queues. Where other work takes the loop's CPU it may be
@@ -72,7 +74,16 @@ class Loop:
     latency: LatencyNs | None
 
 
-def least(trial: Callable[[float], Loop], load_pps: float) -> LatencyNs | None:
+def trials_s(measure: Measure) -> tuple[float, float]:
+    """How long the tester runs as fast as it can, and each trial of its floor."""
+    own = [goal.final_trial for goal in measure.search]
+    if measure.max or measure.loads:
+        own.append(measure.trial)
+    longest = max(own, default=_TRIAL_S)
+    return min(_TRIAL_S, longest), min(_FLOOR_TRIAL_S, longest)
+
+
+def least(trial: Callable[[float], Loop], load_pps: float, trial_s: float) -> LatencyNs | None:
     """The floor is what the tester adds when nothing disturbs it: the best of some short trials."""
     loops: list[Loop] = []
     for _ in range(_FLOOR_TRIES):
@@ -80,7 +91,7 @@ def least(trial: Callable[[float], Loop], load_pps: float) -> LatencyNs | None:
         if sum(one.carried for one in loops) >= _FLOOR_TRIALS:
             break
         if not loops[-1].carried:
-            load_pps = max(load_pps / 10, min(load_pps, _FLOOR_PACKETS / _FLOOR_TRIAL_S))
+            load_pps = max(load_pps / 10, min(load_pps, _FLOOR_PACKETS / trial_s))
     whole = [one for one in loops if one.carried] or loops
     latencies = [one.latency for one in whole if one.latency is not None]
     return min(latencies, key=lambda one: one.p50, default=None)
@@ -100,15 +111,16 @@ Start = Callable[[Plan], AbstractContextManager[RunningEngine]]
 
 
 def calibrate(start: Start, plan: Plan, experiment: Experiment) -> Floor:
-    ways = paths(experiment)
+    ways, (fast_s, floor_s) = paths(experiment), trials_s(experiment.study.measure)
     with start(plan) as engine:
         clock = engine.info().clock
-        fast = run(engine, ways, 0, _TRIAL_S, _DRAIN_S)
+        fast = run(engine, ways, 0, fast_s, _DRAIN_S)
         flows = [flow(fast, way) for way in ways]
         most = sum(f.received / f.duration_s for f in flows)
         floor = least(
-            lambda load: _loop(run(engine, ways, load, _FLOOR_TRIAL_S, _DRAIN_S), ways),
-            most * _FLOOR_SHARE / len(ways) or _FLOOR_PACKETS / _FLOOR_TRIAL_S,
+            lambda load: _loop(run(engine, ways, load, floor_s, _DRAIN_S), ways),
+            most * _FLOOR_SHARE / len(ways) or _FLOOR_PACKETS / floor_s,
+            floor_s,
         )
     return Floor(most, floor, clock)
 
