@@ -20,6 +20,7 @@ from typing import Any, get_args
 from headrace.analyse.units import percent, plural
 from headrace.record.bundle import CLAIMS_FILE, Bundle, write_whole
 from headrace.record.claim import ClaimValue, ClaimVerdict, JudgedClaim, JudgedClaims
+from headrace.record.known import known
 from headrace.record.points import PointRow, points_of
 from headrace.record.select import Ask, QueryError, rows_of
 from headrace.record.verdict import Verdict
@@ -82,8 +83,8 @@ def _repetitions(bundle: Bundle) -> list[int]:
 
 def _partly(bundle: Bundle) -> bool:
     """Whether some of the study's points were asked for, and no others."""
-    selection = (bundle.spec_resolved or {}).get("selection") or {}
-    return any(selection.get(key) is not None for key in ("group", "figure", "point"))
+    asked = known(bundle).selection
+    return asked is not None and (asked.group, asked.figure, asked.point) != (None, None, None)
 
 
 def run_claims(judged: Sequence[JudgedClaim]) -> tuple[JudgedClaim, ...]:

@@ -16,6 +16,7 @@ from headrace.analyse.claims import tally
 from headrace.errors import BadInput
 from headrace.record.bundle import Bundle
 from headrace.record.claim import JudgedClaim
+from headrace.record.known import known
 from headrace.record.points import PointRow, points_of
 from headrace.record.rows import Result
 from headrace.spec.base import Spec
@@ -47,18 +48,16 @@ class GroundResults:
     @cached_property
     def predicted_for(self) -> str | None:
         """The described server that all was computed for."""
-        for one in (self.bundle.spec_resolved or {}).get("experiments", ()):
-            if "server" in one:
-                return str(one["server"]["name"])
-        return None
+        server = known(self.bundle).server
+        return None if server is None else server.name
 
     @cached_property
     def of_the_paper(self) -> bool:
         """Predicted for the server that the study's paper measured on."""
         paper = study_of(self).get("paper")
         return paper is not None and any(
-            one.get("server", {}).get("paper") == paper
-            for one in (self.bundle.spec_resolved or {}).get("experiments", ())
+            one.server is not None and one.server.paper == paper
+            for one in known(self.bundle).experiments
         )
 
     @property

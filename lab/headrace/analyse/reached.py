@@ -10,6 +10,7 @@ from statistics import median
 
 from headrace.record.bundle import Bundle
 from headrace.record.deployment import DeployedGraph
+from headrace.record.known import known
 from headrace.record.rows import Result
 
 NOTICEABLE = 0.1  # differences below are not called differences on a shared machine
@@ -94,7 +95,4 @@ def reached(bundle: Bundle) -> list[Reached]:
 
 def deployed_graphs(bundle: Bundle) -> list[DeployedGraph]:
     """Bundles of an earlier form do not say what VNF each container was: none."""
-    points = (bundle.spec_resolved or {}).get("experiments", [])
-    known = [one for one in points if "nodes" in one and "role" in one]
-    return [DeployedGraph.model_validate({k: v for k, v in one.items()
-            if k in DeployedGraph.model_fields}) for one in known]  # fmt: skip
+    return [one.deployed for one in known(bundle).experiments if one.deployed is not None]

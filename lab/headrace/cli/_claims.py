@@ -13,6 +13,7 @@ from headrace.errors import EXIT_CONTRADICTED, EXIT_NOT_COMPARABLE, BadInput
 from headrace.record.again import document_of
 from headrace.record.bundle import Bundle
 from headrace.record.claim import JudgedClaim
+from headrace.record.known import known
 from headrace.spec.claim import Claim
 from headrace.spec.described import DescribedServer
 from headrace.spec.group import Machine, lacking
@@ -52,10 +53,8 @@ def _judged(bundle: Bundle, study: Study) -> tuple[JudgedClaim, ...]:
 
 def _server(bundle: Bundle) -> DescribedServer | None:
     """The one that a bundle's figures are predicted for."""
-    for one in (bundle.spec_resolved or {}).get("experiments", ()):
-        if "server" in one:
-            return DescribedServer.model_validate(one["server"])
-    return None
+    server = known(bundle).server
+    return None if server is None else DescribedServer.model_validate(server.whole)
 
 
 def _lacks(claim: Claim, machine: Machine) -> str | None:

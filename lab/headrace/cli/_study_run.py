@@ -31,6 +31,7 @@ from headrace.record.again import document_of
 from headrace.record.bundle import Bundle, check_new
 from headrace.record.chaos import CHAOS
 from headrace.record.claim import JudgedClaim
+from headrace.record.known import known
 from headrace.record.outputs import RunOutput
 from headrace.record.rows import Result, ResultRow
 from headrace.report.preview import Preview, PreviewedPoint
@@ -129,8 +130,8 @@ def _replayed_on(spec: Path) -> str | None:
     """The server that a bundle's figures were predicted for, or that it ran on a cluster."""
     if not is_bundle(spec):
         return None
-    first, *_ = (Bundle(spec).spec_resolved or {}).get("experiments") or [{}]
-    ground = first.get("study", {}).get("ground") or {}
+    points = known(Bundle(spec)).experiments
+    ground = (points[0].study.get("ground") if points else None) or {}
     described = ground.get("simulated")
     if described is None:
         return None if ground.get(KUBERNETES) is None else KUBERNETES
@@ -188,7 +189,7 @@ def _wanted(spec: Path, asked: RunOptions) -> Wanted:
     given = Wanted(asked.group, asked.figure, asked.point, asked.quick)
     if not is_bundle(spec) or given != Wanted():
         return given
-    return Wanted(**(Bundle(spec).spec_resolved or {}).get("selection", {}))
+    return known(Bundle(spec)).selection or Wanted()
 
 
 def _show_check(chosen: groups.Chosen, checked: Checked, out: Path | None, as_json: bool) -> None:

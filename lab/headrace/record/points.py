@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 
 from headrace.record.bundle import Bundle
 from headrace.record.frozen import Record
+from headrace.record.known import known
 from headrace.record.own import text
 
 POINTS_FILE = "points.json"  # among the samples
@@ -40,5 +41,5 @@ def points_of(bundle: Bundle) -> tuple[PointRow, ...]:
     kept = text(bundle.path, f"samples/{POINTS_FILE}")
     if kept is not None:
         return PointRows.validate_json(kept)
-    told = (bundle.spec_resolved or {}).get("points", [])
-    return PointRows.validate_python([one for one in told if "group" in one])
+    told = [one for one in known(bundle).points if "group" in one]
+    return PointRows.validate_python(told)

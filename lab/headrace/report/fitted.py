@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from headrace.analyse.fitted import FittedResult, fitted_results, model_errors
 from headrace.analyse.units import percent, plural
 from headrace.record.bundle import Bundle
+from headrace.record.known import KnownPoint, known
 from headrace.report.document_model import Column, Section, Table, Text
 
 
@@ -17,12 +17,12 @@ def sections(bundle: Bundle) -> Iterator[Section]:
     rows = fitted_results(bundle.results())
     if not rows:
         return
-    first = (bundle.spec_resolved or {})["experiments"][0]
+    first, *_ = known(bundle).experiments
     yield _errors(rows)
     yield _points(rows)
     yield _unknowns(first)
-    if first["rejected"]:
-        table = Table(("row", Column("why", "text")), tuple(first["rejected"].items()))
+    if first.rejected:
+        table = Table(("row", Column("why", "text")), tuple(first.rejected.items()))
         yield Section("Left out by the audit", blocks=(table,))
 
 
@@ -65,8 +65,8 @@ def _points(rows: Sequence[FittedResult]) -> Section:
     return Section("Published and predicted", blocks=(Table(columns, lines),))
 
 
-def _unknowns(resolved: Mapping[str, Any]) -> Section:
-    unknowns, free = resolved["unknowns"], resolved["free"]
+def _unknowns(point: KnownPoint) -> Section:
+    unknowns, free = point.unknowns, point.free
     held = len(unknowns) - free
     text = f"{plural(free, 'unknown')} free, {held} held to what is known of them beforehand."
     table = Table(("unknown", Column("value")), tuple(unknowns.items()))

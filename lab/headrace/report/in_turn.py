@@ -12,6 +12,7 @@ from headrace.analyse.pairs import Comparison, PairedResults, compare_sides
 from headrace.analyse.units import plural, signed_percent, significant
 from headrace.record.bundle import Bundle
 from headrace.record.estimates import Paired
+from headrace.record.known import known
 from headrace.report.charts.bars import Bar, Piece, plain
 from headrace.report.document_model import (
     Block,
@@ -24,7 +25,6 @@ from headrace.report.document_model import (
     Table,
 )
 
-NAMES = "compared"  # in the bundle's resolved spec: what the sides are called
 _JUDGED = {"faster": "b is faster", "slower": "b is slower", "tie": "a tie"}
 _NOTE = (
     "What was measured one after the other is one pair: b / a is the geometric mean of the pairs' "
@@ -34,7 +34,7 @@ _NOTE = (
 
 def of_bundle(bundle: Bundle) -> Comparison | None:
     """None: it has no two sides."""
-    names = (bundle.spec_resolved or {}).get(NAMES)
+    names = known(bundle).compared
     return None if names is None else compare_sides(bundle, names["a"], names["b"])
 
 

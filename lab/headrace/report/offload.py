@@ -11,6 +11,7 @@ from headrace.analyse.offload import MAX, OffloadMode, offload_modes, remarks, v
 from headrace.record.bundle import Bundle
 from headrace.record.chaos import ChaosOutcome, chaos_outcomes
 from headrace.record.convergence import old_changes
+from headrace.record.known import known
 from headrace.report.document_model import AtLeast, Cell, Column, Items, Row, Section, Table
 
 _RATE = (Column("throughput", "rate", digits=4), Column("spread", "share", digits=2))
@@ -22,8 +23,7 @@ _RATIOS = (
 
 def sections(bundle: Bundle) -> Iterator[Section]:
     """None of a bundle of something else."""
-    experiments = (bundle.spec_resolved or {}).get("experiments", [])
-    if any("mode" in one for one in experiments):
+    if _has_modes(bundle):
         yield from _compared(offload_modes(bundle.results()))
     changes = [one.change for one in bundle.results() if one.change is not None]
     if rows := converged(changes or old_changes(bundle.path)):
@@ -34,12 +34,15 @@ def sections(bundle: Bundle) -> Iterator[Section]:
 
 def sentence(bundle: Bundle) -> str:
     """What offloading keeps and gains at saturation; empty of a bundle of something else."""
-    experiments = (bundle.spec_resolved or {}).get("experiments", [])
-    if not any("mode" in one for one in experiments):
+    if not _has_modes(bundle):
         return ""
     texts = list(verdicts(offload_modes(bundle.results())))
     told = [one for one in texts if ", saturation:" in one] or texts
     return f"{'; '.join(told)}." if told else ""
+
+
+def _has_modes(bundle: Bundle) -> bool:
+    return any(one.mode is not None for one in known(bundle).experiments)
 
 
 def _compared(modes: Sequence[OffloadMode]) -> Iterator[Section]:
