@@ -56,6 +56,7 @@ deployment:
   memory_mb: 256
   hosting: {kind: offload, modes: [bare-metal, offload], vnfs: 2, routes: 16}
 workload: {frame: 64, flows: 64}
+warmup: 0.1
 """ + SHORT,
 }  # fmt: skip
 

@@ -43,7 +43,7 @@ deployment:
   {more}
 workload: {{frame: [128], flows: 60}}
 warmup: 0
-measure: {{loads: [2000], trial: 0.5, drain: 1.0}}
+measure: {{loads: [2000], trial: 0.5, drain: 0.3}}
 """
 
 

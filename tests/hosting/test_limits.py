@@ -41,7 +41,7 @@ deployment:
   hugepages: false
 workload: {{frame: [{FRAME}], flows: 60}}
 warmup: 0
-measure: {{loads: [{LOW}, {HIGH}], trial: 1, drain: 2.0}}
+measure: {{loads: [{LOW}, {HIGH}], trial: 1, drain: 0.5}}
 """
     )
     done = headrace("run", "spec.yaml", "--out", "b", folder=folder, engine=engine, timeout=300)
@@ -136,7 +136,7 @@ chain: [{{delay: {{cycles: 100000}}}}]
 deployment: {{hosting: process, hugepages: false}}
 workload: {{frame: [{FRAME}], flows: 60}}
 warmup: 0
-measure: {{loads: [{HIGH}, 60000], trial: 1, drain: 4.0}}
+measure: {{loads: [{HIGH}, 60000], trial: 1, drain: 0.5}}
 """
     )
     done = headrace("run", "spec.yaml", "--out", "b", folder=tmp_path, engine=engine_binary)

@@ -100,30 +100,6 @@ def test_a_short_profile(home: Path, engine_binary: Path) -> None:
     assert state_left(home) == []
 
 
-@pytest.mark.skipif(len(free_cpus()) < 2, reason="needs two CPUs")
-def test_a_plan_that_is_verified(home: Path, engine_binary: Path) -> None:
-    (home / "two.yaml").write_text(SPEC)
-    done = headrace(
-        *("plan", "two.yaml", "--verify", "--json", "--repetitions", "1", "--seconds", "0.25"),
-        *("--html", "plan.html"),
-        folder=home,
-        engine=engine_binary,
-    )
-    assert done.returncode == 0, done.stderr
-    [made] = [ChainPlan.model_validate(one) for one in valid("plan", done.stdout)]
-    assert made.bound_pps >= made.layout("best").predicted_pps * (1 - 1e-9)
-    for one in made.layouts:
-        assert [f for s in one.segments for f in s.functions] == ["l2fwd", "monitor"]
-        assert one.measured_pps and one.measured_pps > 0
-        assert one.paced_pps and made.reference is not None
-        # The pace is of the same rounds: what it makes of a rate lies among the rounds' own.
-        low = one.measured_min_pps * made.reference.then_pps / made.reference.now_max_pps
-        high = one.measured_max_pps * made.reference.then_pps / made.reference.now_min_pps
-        assert low <= one.paced_pps * (1 + 1e-9) and one.paced_pps <= high * (1 + 1e-9)
-    assert (home / "plan.html").read_text().count("<table") >= 2
-    assert state_left(home) == []
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(len(free_cpus()) < 2, reason="needs two CPUs")
 def test_a_plan_for_latency_out_of_stored_profiles(home: Path, engine_binary: Path) -> None:
@@ -173,22 +149,50 @@ warmup: 0.1 s
 """
 
 
-@pytest.mark.skipif(free_cpus()[:2] != [0, 1], reason="needs CPUs 0 and 1")
-def test_a_plan_is_a_spec_that_runs(home: Path, engine_binary: Path, tmp_path: Path) -> None:
-    """A chain with a branch: half of the packets go past its second function. What was chosen runs
-    on packets, where the plan says, from another folder than the spec's."""
+@pytest.fixture(scope="module")
+def planned(
+    engine_binary: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, ChainPlan]:
+    """A chain with a branch: half of the packets go past its second function. Its plan is verified,
+    and what was chosen is a spec in a folder `elsewhere`."""
+    if free_cpus()[:2] != [0, 1]:
+        pytest.skip("needs CPUs 0 and 1")
+    home = tmp_path_factory.mktemp("planned")
     (home / "branched.yaml").write_text(BRANCHED)
     (home / "servers").write_text("198.19.0.1\n198.19.0.2\n")
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    done = headrace(
-        *("plan", "branched.yaml", "--json", "--repetitions", "1", "--seconds", "0.1"),
-        *("--out", str(elsewhere / "chosen.yaml")),
-        folder=home,
-        engine=engine_binary,
-    )
+    (home / "elsewhere").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADRACE_HOME", str(home / "home"))
+        done = headrace(
+            *("plan", "branched.yaml", "--verify", "--json", "--repetitions", "1"),
+            *("--seconds", "0.1", "--html", "plan.html", "--out", "elsewhere/chosen.yaml"),
+            folder=home,
+            engine=engine_binary,
+        )
     assert done.returncode == 0, done.stderr
     [made] = [ChainPlan.model_validate(one) for one in valid("plan", done.stdout)]
+    return home, made
+
+
+def test_a_plan_that_is_verified(planned: tuple[Path, ChainPlan]) -> None:
+    home, made = planned
+    assert made.bound_pps >= made.layout("best").predicted_pps * (1 - 1e-9)
+    for one in made.layouts:
+        assert [f for s in one.segments for f in s.functions] == ["l3fwd", "monitor"]
+        assert one.measured_pps and one.measured_pps > 0
+        assert one.paced_pps and made.reference is not None
+        # The pace is of the same rounds: what it makes of a rate lies among the rounds' own.
+        low = one.measured_min_pps * made.reference.then_pps / made.reference.now_max_pps
+        high = one.measured_max_pps * made.reference.then_pps / made.reference.now_min_pps
+        assert low <= one.paced_pps * (1 + 1e-9) and one.paced_pps <= high * (1 + 1e-9)
+    assert (home / "plan.html").read_text().count("<table") >= 2
+    assert state_left(home) == []
+
+
+def test_a_plan_is_a_spec_that_runs(planned: tuple[Path, ChainPlan], engine_binary: Path) -> None:
+    """What was chosen runs on packets, where the plan says, from another folder than the spec's."""
+    home, made = planned
+    elsewhere = home / "elsewhere"
     assert [f.share for f in made.functions] == pytest.approx([1, 0.5], abs=0.01)
     # The layout that the spec has is priced beside the others, and is none that costs came from.
     assert [s.lcores for s in made.layout("given").segments] == [(0,), (1,)]
@@ -205,4 +209,4 @@ def test_a_plan_is_a_spec_that_runs(home: Path, engine_binary: Path, tmp_path: P
     assert ran == planned
     assert result["received"] == result["sent"] > 1000
     assert all(result["nf_cycles"][name] > 0 for name in ("l3fwd", "monitor"))
-    assert state_left(home) == []
+    assert state_left(elsewhere) == []
