@@ -100,6 +100,18 @@ def check_vips(work: Work, node: Node) -> None:
             raise work.refused(node, "vips", "sets no MAC addresses; allowed: backends without mac")
 
 
+def check_sessions(work: Work, node: Node, *, timeouts: str, fragments: str) -> None:
+    """BadInput for what a nat of sessions between two endpoints cannot be told: what it has for
+    `timeouts`, and does with `fragments`. Defaults are those of engine/nf/nat's parameter table."""
+    for key in ("mapping", "filtering"):
+        work.check_given(node, key, "endpoint-dependent", "sessions are known by both endpoints")
+    for key in node.params:
+        if key.endswith("_timeout_s"):
+            raise work.refused(node, key, f"{timeouts}; allowed: none given")
+        if key in ("datagrams", "held_fragments"):
+            raise work.refused(node, key, f"{fragments}; allowed: none given")
+
+
 def program(name: str, package: str) -> str:
     """Its path."""
     path = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from headrace.ground.engines.acl_rules import PORTS, acl_rules
-from headrace.ground.engines.adapter import Work, check_vips
+from headrace.ground.engines.adapter import Work, check_sessions, check_vips
 from headrace.ground.engines.openflow import RULES_MOST, matches, pieces
 from headrace.ground.engines.openflow_ends import PORT_MAX, PORT_MIN
-from headrace.ground.engines.routes import next_hops
+from headrace.ground.engines.routes import check_routes
 from headrace.spec.chain import Node
 
 _FUNCTIONS = ("acl", "l2fwd", "l3fwd", "lb", "nat", "null")
@@ -43,20 +43,12 @@ def _several(ports: tuple[int, int]) -> bool:
 
 
 def _check_l3fwd(work: Work, node: Node) -> None:
-    if node.params.get("ranges"):
-        raise work.refused(node, "ranges", "would be a flow each; allowed: routes, routes_file")
-    if any(one.edge for one in next_hops(node.params)):
-        raise work.refused(node, "next_hops", "all leave by one port; allowed: edge 0")
+    check_routes(work, node, each="flow")
 
 
 def _check_nat(work: Work, node: Node) -> None:
-    for key in ("mapping", "filtering"):
-        work.check_given(node, key, "endpoint-dependent", "sessions are known by both endpoints")
-    for key in node.params:
-        if key.endswith("_timeout_s"):
-            raise work.refused(node, key, "has timeouts of its own; allowed: none given")
-        if key in ("datagrams", "held_fragments"):
-            raise work.refused(node, key, "drops fragments; allowed: none given")
+    timeouts, fragments = "has timeouts of its own", "drops fragments"
+    check_sessions(work, node, timeouts=timeouts, fragments=fragments)
     for key, only in (("port_min", PORT_MIN), ("port_max", PORT_MAX)):
         work.check_given(node, key, only, "keeps a source's port where it is free")
     if "seed" in node.params:

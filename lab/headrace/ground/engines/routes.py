@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.ground.engines.acl_rules import Network
-from headrace.ground.engines.adapter import MACS
+from headrace.ground.engines.adapter import MACS, Work
+from headrace.spec.chain import Node
 from headrace.spec.document import Document
 from headrace.spec.lines import lines_of
 
@@ -25,6 +26,16 @@ class NextHop:
 class PrefixRoute:
     prefix: Network
     next_hop: int  # index
+
+
+def check_routes(work: Work, node: Node, *, each: str) -> list[NextHop]:
+    """BadInput for ranges, of which `each` address would be one, and for several ports."""
+    if node.params.get("ranges"):
+        raise work.refused(node, "ranges", f"would be a {each} each; allowed: routes, routes_file")
+    hops = next_hops(node.params)
+    if any(one.edge for one in hops):
+        raise work.refused(node, "next_hops", "all leave by one port; allowed: edge 0")
+    return hops
 
 
 def next_hops(params: Mapping[str, Any]) -> list[NextHop]:

@@ -15,8 +15,8 @@ from headrace.engine.ways import Direction
 from headrace.errors import HeadraceError
 from headrace.ground.contract import Site
 from headrace.ground.engines.acl_rules import AclRule, Network, acl_rules
-from headrace.ground.engines.adapter import MACS, Declared, Work, check_vips, macs
-from headrace.ground.engines.routes import next_hops, routes
+from headrace.ground.engines.adapter import MACS, Declared, Work, check_sessions, check_vips, macs
+from headrace.ground.engines.routes import check_routes, next_hops, routes
 from headrace.ground.engines.steering import steer
 from headrace.ground.engines.translation import SEED, backends_of, with_choice
 from headrace.ground.wired.devices import make_ready
@@ -236,24 +236,14 @@ def _check_acl(work: Work, node: Node) -> None:
 
 
 def _check_l3fwd(work: Work, node: Node) -> None:
-    if node.params.get("ranges"):
-        raise work.refused(node, "ranges", "would be a route each; allowed: routes, routes_file")
-    hops = next_hops(node.params)
-    if any(one.edge for one in hops):
-        raise work.refused(node, "next_hops", "all leave by one port; allowed: edge 0")
+    hops = check_routes(work, node, each="route")
     if len(hops) > _HOPS_MOST:
         raise work.refused(node, "next_hops", f"{len(hops)}; allowed: {_HOPS_MOST}")
 
 
 def _check_nat(work: Work, node: Node) -> None:
-    """Its defaults are written in the engine's parameter table (engine/nf/nat)."""
-    for key in ("mapping", "filtering"):
-        work.check_given(node, key, "endpoint-dependent", "sessions are known by both endpoints")
-    for key in node.params:
-        if key.endswith("_timeout_s"):
-            raise work.refused(node, key, "sessions have no timeouts; allowed: none given")
-        if key in ("datagrams", "held_fragments"):
-            raise work.refused(node, key, "holds no fragments; allowed: none given")
+    timeouts, fragments = "sessions have no timeouts", "holds no fragments"
+    check_sessions(work, node, timeouts=timeouts, fragments=fragments)
     for key, most in (("pool", _POOL_MOST), ("inside", _INSIDE_MOST)):
         if (count := len(node.params.get(key, ()))) > most:
             raise work.refused(node, key, f"{count}; allowed: {most}")
