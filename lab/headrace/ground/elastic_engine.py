@@ -16,7 +16,7 @@ from headrace.engine.link_counts import RingCounts
 from headrace.engine.reading import Reading, run, sending
 from headrace.errors import HeadraceError
 from headrace.ground.elastic_plant import ElasticEngine, EnginePlant
-from headrace.ground.lined_elastic import LinedElastic
+from headrace.ground.lined_elastic import LcoreFigures, LinedElastic
 from headrace.ground.load_curve import load_of
 from headrace.ground.operable import Foresight, Numbers
 from headrace.record.counters import ReplicaReading
@@ -34,40 +34,13 @@ _PARTS = (0.05, 0.2, 0.4, 0.6, 0.8, 0.95)  # of what one lcore carries
 
 
 @dataclass(frozen=True)
-class LcoreFigures:
-    """What one lcore does by itself; LinedElastic says of each what it is."""
-
-    carried_pps: float
-    tsc_hz: float
-    line: tuple[float, float]
-    delays_s: tuple[Numbers, Numbers, Numbers]
-
-
-@dataclass(frozen=True)
 class MeasuredElastic(LinedElastic):
     """By trials with one lcore. `change_s`: what giving it another one, and half of the buckets,
     took at half of its load."""
 
-    one: LcoreFigures
     most: int
     buckets: int
     change_s: float
-
-    @property
-    def carried_pps(self) -> float:
-        return self.one.carried_pps
-
-    @property
-    def tsc_hz(self) -> float:
-        return self.one.tsc_hz
-
-    @property
-    def line(self) -> tuple[float, float]:
-        return self.one.line
-
-    @property
-    def delays_s(self) -> tuple[Numbers, Numbers, Numbers]:
-        return self.one.delays_s
 
 
 @dataclass(frozen=True)
@@ -100,8 +73,8 @@ def operable_of(deployed: DeployedEngine) -> EngineOperable:
         raise HeadraceError(f"deployment.engine: {deployed.point.description.engine}: {why}")
     model = measured(of)
     deployed.site.say(
-        f"  one lcore carries {rate(model.carried_pps)}; another one, with its share of the flows, "
-        f"is there after {duration_text(model.change_s * 1e9)}"
+        f"  one lcore carries {rate(model.one.carried_pps)}; another one, with its share of the "
+        f"flows, is there after {duration_text(model.change_s * 1e9)}"
     )
     future = load_of(experiment, deployed.point.doc)
     return EngineOperable(of, future, experiment.frame.mean_bytes, deployed.labels, model)

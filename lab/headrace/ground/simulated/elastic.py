@@ -19,7 +19,7 @@ from headrace.ground.operable import (
     PlantTelemetry,
     Totals,
 )
-from headrace.ground.simulated.elastic_model import PricedElastic
+from headrace.ground.simulated.elastic_model import PricedElastic, priced_lcore
 from headrace.ground.simulated.priced_layout import PricedLayout
 from headrace.ground.simulated.queueing import WIRE, delays_ns
 from headrace.layout.buckets import TICK_S, BucketCounts, BucketedLcores, BucketLoad
@@ -62,9 +62,8 @@ def operable_of(
         return delays_ns(alone, load_pps, carried, experiment, ground.server, ground.engine)
 
     [segment] = point.placement.segments
-    model = PricedElastic(
-        alone, delays, len(segment.cpus), asked.buckets, experiment.flows, asked.costs
-    )
+    one = priced_lcore(alone, delays)
+    model = PricedElastic(one, len(segment.cpus), asked.buckets, experiment.flows, asked.costs)
     future = load_of(experiment, point.doc)
     offered = Foresight(future.seconds, np.minimum(future.pps, most_pps))
     wire = WIRE if deployment.wire == "auto" else deployment.wire

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.ground.lined_elastic import GRID, LinedElastic
+from headrace.ground.lined_elastic import GRID, LcoreFigures, LinedElastic
 from headrace.ground.operable import Numbers
 from headrace.ground.simulated.priced_layout import PricedLayout
 from headrace.spec.operate import StepCosts
@@ -21,38 +20,10 @@ Delays = Callable[[float], NDArray[np.float64] | None]
 
 @dataclass(frozen=True)
 class PricedElastic(LinedElastic):
-    """`alone`: the chain on one lcore. `delays`: of packets, ns, at a load that it carries."""
-
-    alone: PricedLayout
-    delays: Delays
     most: int
     buckets: int
     flows: int
     costs: StepCosts
-
-    @cached_property
-    def carried_pps(self) -> float:
-        [part] = self.alone.stages[1]
-        return self.tsc_hz * self.alone.problem.kept * part.packets / part.cycles
-
-    @property
-    def tsc_hz(self) -> float:
-        return self.alone.problem.tsc_hz
-
-    @cached_property
-    def line(self) -> tuple[float, float]:
-        return self.alone.way_at(self.carried_pps)[1][0].line
-
-    @cached_property
-    def delays_s(self) -> tuple[Numbers, Numbers, Numbers]:
-        """Those of evenly spaced packets."""
-        rows = []
-        for part in GRID:
-            delays = self.delays(part * self.carried_pps)
-            assert delays is not None  # below what is carried
-            rows.append(np.quantile(delays, (0.5, 0.99)) * 1e-9)
-        p50, p99 = np.array(rows).T
-        return np.array(GRID), p50, p99
 
     @property
     def change_s(self) -> float:
@@ -63,3 +34,18 @@ class PricedElastic(LinedElastic):
     def moving_s(self, flows: float | Numbers) -> float | Numbers:
         """A bucket of so many."""
         return self.costs.bucket + self.costs.flow * flows
+
+
+def priced_lcore(alone: PricedLayout, delays: Delays) -> LcoreFigures:
+    """`alone`: the chain on one lcore. `delays`: of packets, ns, at a load that it carries, evenly
+    spaced."""
+    [part], hz = alone.stages[1], alone.problem.tsc_hz
+    carried = hz * alone.problem.kept * part.packets / part.cycles
+    rows = []
+    for share in GRID:
+        known = delays(share * carried)
+        assert known is not None  # below what is carried
+        rows.append(np.quantile(known, (0.5, 0.99)) * 1e-9)
+    p50, p99 = np.array(rows).T
+    line = alone.way_at(carried)[1][0].line
+    return LcoreFigures(carried, hz, line, (np.array(GRID), p50, p99))
