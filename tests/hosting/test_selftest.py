@@ -140,6 +140,18 @@ def test_a_wire(lan: Lan, engine_binary: Path, tmp_path: Path) -> None:
     assert (status, part["outcome"]) == (1, "failed"), part
 
 
+def test_nothing_that_could_be_tried(engine_binary: Path, tmp_path: Path) -> None:
+    if this_machine().no_kvm() is None:
+        pytest.skip("KVM runs guests here")
+    done = headrace(
+        "hosting", "selftest", "--group", "machines", "--json",
+        folder=tmp_path, engine=engine_binary,
+    )  # fmt: skip
+    assert done.returncode == 1 and "no part of the self-test can be tried" in done.stderr
+    assert {one["outcome"] for one in parts(done.stdout).values()} == {"skipped"}
+    assert json.loads(done.stdout)["bundle"] is None and list(tmp_path.iterdir()) == []
+
+
 def test_a_wire_to_nowhere_is_bad_input(engine_binary: Path, tmp_path: Path) -> None:
     done = headrace(
         "hosting", "selftest", "--wire", "eth0:", "eth1", folder=tmp_path, engine=engine_binary

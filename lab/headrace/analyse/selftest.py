@@ -19,7 +19,7 @@ FUNCTIONAL = frozenset({
 
 
 def selftest_output(
-    bundle: str,
+    bundle: str | None,
     rows: Sequence[PointRow],
     abouts: Mapping[str, str],
     results: Sequence[Result],

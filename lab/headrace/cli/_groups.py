@@ -92,9 +92,9 @@ class Chosen:
         """For the bundle: which points these were, and why some are not among them."""
         if not self.study.groups:
             return Resolved(selection=self.wanted if self.wanted != Wanted() else None)
-        return Resolved(selection=self.wanted, points=self._rows())
+        return Resolved(selection=self.wanted, points=self.rows())
 
-    def _rows(self) -> tuple[PointRow, ...]:
+    def rows(self) -> tuple[PointRow, ...]:
         return tuple(
             PointRow(
                 group=point.group,
@@ -111,7 +111,7 @@ class Chosen:
         """What became of each point, for the report."""
         self.failed.update(failed)
         if self.study.groups:
-            bundle.sample(POINTS_FILE, PointRows.dump_json(self._rows(), indent=2).decode() + "\n")
+            bundle.sample(POINTS_FILE, PointRows.dump_json(self.rows(), indent=2).decode() + "\n")
 
     def complain(self) -> None:
         if self.failed:

@@ -57,12 +57,14 @@ def selftest(
     if listed:
         groups.show(chosen, stdout())
         return
+    abouts = {name: one.about for name, one in chosen.study.groups.items()}
+    if not chosen.possible:
+        _tell(selftest_output(None, chosen.rows(), abouts, (), ()), as_json)
+        return
     checked = chosen.checked(Grounds().check, all_right=False)
     lacking = chosen.failed.keys() - chosen.mistaken
     bundle, results, _ = measure_study(doc, chosen, checked, out, as_json, wait)
-    rows, known = points_of(Bundle(bundle)), chosen.study.groups
-    abouts = {name: one.about for name, one in known.items()}
-    output = selftest_output(str(bundle), rows, abouts, results, lacking)
+    output = selftest_output(str(bundle), points_of(Bundle(bundle)), abouts, results, lacking)
     write_whole(bundle / "samples" / SELFTEST_FILE, output.model_dump_json(indent=1) + "\n")
     _tell(output, as_json)
 
@@ -72,10 +74,13 @@ def _tell(output: SelftestOutput, as_json: bool) -> None:
         print_json(output)
     else:
         show_document(document(output), stdout())
-        stdout().print(f"Bundle: {output.bundle}", markup=False, soft_wrap=True)
+        if output.bundle is not None:
+            stdout().print(f"Bundle: {output.bundle}", markup=False, soft_wrap=True)
     if output.failed:
         names = ", ".join(one.part for one in output.parts if one.outcome == "failed")
         raise HeadraceError(f"{plural(output.failed, 'part')} of the self-test failed: {names}")
+    if not output.passed:
+        raise HeadraceError("no part of the self-test can be tried here")
 
 
 def _on_ports(doc: Document, wire: tuple[str, str] | None, pf: str | None) -> Document:

@@ -26,7 +26,7 @@ class SelftestPart(Record):
 class SelftestOutput(Record):
     """headrace hosting selftest"""
 
-    bundle: str
+    bundle: str | None  # none where nothing could be tried
     passed: int
     failed: int
     skipped: int

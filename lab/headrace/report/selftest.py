@@ -5,16 +5,19 @@ from __future__ import annotations
 
 from headrace.analyse.units import plural
 from headrace.record.selftest import SelftestOutput, SelftestPart
-from headrace.report.document_model import Column, Document, Items, Row, Section, Table
+from headrace.report.document_model import Column, Document, Items, Row, Section, Table, Text
 
 _COLUMNS = ("part", Column("outcome", "text"), Column("packets", "text"), Column("why", "text"))
 
 
 def document(output: SelftestOutput) -> Document:
     doubts = tuple(f"{one.part}: {text}" for one in output.parts for text in one.doubts)
-    blocks: list[Table | Items] = [Table(_COLUMNS, tuple(map(_row, output.parts)))]
+    blocks: list[Table | Text | Items] = [Table(_COLUMNS, tuple(map(_row, output.parts)))]
     if doubts:
-        blocks.append(Items(("Of figures, which this test is not about:", *doubts)))
+        blocks += [
+            Text("What the audit has against figures, which this is not about:"),
+            Items(doubts),
+        ]
     return Document(
         "Self-test of hosting",
         sentence=f"{plural(output.passed, 'part')} passed, {output.failed} failed, "
