@@ -25,6 +25,9 @@ TESTER = "tester"
 _TID_BITS = 32  # more than a thread's number has
 _BOUNDS = ("since", "until")  # of a request for slices, by the clock of who is asked
 _CLOCKS_DIFFER = 1e-3  # the share from which on cycles of two servers are not the same
+# Where no CPUID leaf tells a TSC's rate DPDK measures it, and rounds to this (get_tsc_freq): of one
+# clock two engines may make neighbouring steps.
+_ROUNDED_HZ = 10_000_000
 _UP_S = 30.0
 _LOOK_S = 0.05
 
@@ -79,7 +82,7 @@ class WiredEngines(RunningEngine):
         """Cycles of all stand side by side."""
         for name in self._elsewhere():
             ours, theirs = self.tester.info().tsc_hz, self.chain[name].info().tsc_hz
-            if abs(theirs / ours - 1) > _CLOCKS_DIFFER:
+            if clocks_differ(ours, theirs):
                 raise HeadraceError(
                     f"servers: the TSC of {name}'s has {theirs / 1e6:.1f} MHz, the tester's "
                     f"{ours / 1e6:.1f}; allowed: servers whose TSCs have the same rate"
@@ -217,6 +220,11 @@ def beside(tester: EngineCounts, chain: EngineCounts) -> EngineCounts:
             "mbufs_in_use": tester.mbufs_in_use + chain.mbufs_in_use,
         }
     )
+
+
+def clocks_differ(ours_hz: int, theirs_hz: int) -> bool:
+    """Whether cycles of two servers cannot stand side by side."""
+    return abs(theirs_hz - ours_hz) > max(_CLOCKS_DIFFER * ours_hz, _ROUNDED_HZ)
 
 
 def missing(read: EngineCounts, bed: Testbed) -> dict[str, int]:

@@ -10,7 +10,7 @@ from headrace.engine.accounts import Way, books, settle
 from headrace.engine.counts import EngineCounts
 from headrace.engine.counts_testdata import counts
 from headrace.ground.wired.ground import links_of, memory_of, sent_whole
-from headrace.ground.wired.pair import beside, missing
+from headrace.ground.wired.pair import beside, clocks_differ, missing
 from headrace.record.counters import PortReading
 from headrace.spec import document
 from headrace.spec.study import read
@@ -115,3 +115,10 @@ def test_a_virtio_user_port_has_no_hugepages() -> None:
         )
         study = read(document.parse(text, Path("x.yaml")))
         assert memory_of(study).hugepages == hugepages
+
+
+def test_one_clock_that_is_rounded_two_ways() -> None:
+    """2595 MHz, measured on two servers, is 2590 or 2600 to DPDK."""
+    assert not clocks_differ(2_600_000_000, 2_590_000_000)
+    assert clocks_differ(2_600_000_000, 2_580_000_000)
+    assert clocks_differ(2_100_000_000, 2_300_000_000)
