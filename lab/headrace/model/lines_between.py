@@ -60,6 +60,18 @@ def commonest(lines: Iterable[Column | Sequence[float]]) -> float | None:
     return float(np.median(figures[first : ends[first]]))
 
 
+def states(lines: Iterable[float]) -> list[float]:
+    """Cycles of a line in each state that these figures are of, the commonest first."""
+    figures = np.asarray(list(lines), dtype=np.float64)
+    left, commonest_first = figures[~np.isnan(figures)], list[float]()
+    while left.size:
+        usual = commonest([left])
+        assert usual is not None
+        commonest_first.append(usual)
+        left = left[~in_state(left, usual)]
+    return commonest_first
+
+
 def in_state(line: Column, usual: float | None) -> Mask:
     """Which of these smoothed figures are of that state; where nobody knows, all are."""
     if usual is None:

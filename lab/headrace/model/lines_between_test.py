@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from headrace.model.lines_between import commonest, in_state, same_state, smoothed
+from headrace.model.lines_between import commonest, in_state, same_state, smoothed, states
 
 
 def test_states_are_apart_by_more_than_their_noise() -> None:
@@ -36,6 +36,12 @@ def test_the_commonest_state_is_that_of_most_figures() -> None:
     assert commonest([[344.0, 78.0]]) == 78.0  # as common: the cheaper one
     assert commonest([[float("nan")], []]) is None
     assert commonest([]) is None
+
+
+def test_states_come_in_the_order_of_how_many_figures_they_have() -> None:
+    nan = float("nan")
+    assert states([344.0, 78.0, 21.0, nan, 346.0, 79.0, 345.0]) == [345.0, 78.5, 21.0]
+    assert states([nan]) == [] and states([]) == []
 
 
 def test_what_nobody_knows_is_left_in() -> None:

@@ -11,7 +11,7 @@ from typing import TypeVar
 from headrace.engine.sliced import all_slices
 from headrace.errors import HeadraceError
 from headrace.ground.inline import EnginePoint
-from headrace.model.lines_between import commonest
+from headrace.model.lines_between import states
 from headrace.profile import point as points
 from headrace.profile.point import Bench, PointSample, RunningPoint
 from headrace.profile.quiet import settled
@@ -20,7 +20,7 @@ T = TypeVar("T")
 # What a poll costs once shows where there is a quarter of the load.
 SLOW = 0.25
 _MET, _COLD_S, _COLD_MOST_S = 2, 0.1, 0.5
-_AGAIN = 4  # rounds
+_AGAIN = 6  # rounds, of the cases that lack samples
 
 
 @dataclass
@@ -72,19 +72,22 @@ def alternating(several: Sequence[T], turn: int) -> list[T]:
 def measure(bench: Bench, cases: Sequence[Case], rounds: int, anew: bool = True) -> None:
     """All in one state of the machine: where a hypervisor moved lcores meanwhile, what was taken
     with them elsewhere is taken again, up to _AGAIN rounds, and left out. `anew`: the state that
-    most of these samples are of; else that of what was measured before."""
+    by then most of the cases were measured in; else that of what was measured before."""
+    before = {} if anew else bench.lines
     if anew:
-        bench.lines.clear()
         bench.mixed = False
     counts = shares(bench.repetitions, rounds)
     for turn, count in enumerate(counts):
         for case in alternating(cases, turn):
             _measure(bench, case, count)
-    bench.lines = {**_usual(cases), **bench.lines}
+    bench.lines = {**covering(cases, counts[0]), **before}
     for _ in range(_AGAIN):
         few = [case for case in cases if case.few(bench.lines, counts[0])]
+        if not few:
+            break
         for case in few:
             _measure(bench, case, counts[0])
+        bench.lines = {**covering(cases, counts[0]), **before}
     if any(case.few(bench.lines, 1) for case in cases):
         bench.mixed |= anew  # what is chosen among later is no cost
         bench.session.progress.say(
@@ -95,13 +98,18 @@ def measure(bench: Bench, cases: Sequence[Case], rounds: int, anew: bool = True)
         case.keep(bench.lines)
 
 
-def _usual(cases: Sequence[Case]) -> dict[frozenset[int], float]:
+def covering(cases: Sequence[Case], count: int) -> dict[frozenset[int], float]:
+    """Choose for each set of lcores the state (TSC cycles of a line) in which the fewest cases lack
+    samples; of two that are as good the commonest. A host that moves lcores around every few
+    seconds leaves some cases without the state of most samples, and maybe none without another."""
     samples = [s for case in cases for s in case.samples if s.line and not s.moved]
-    usual = {
-        lcores: commonest([[s.line for s in samples if s.line and s.lcores == lcores]])
-        for lcores in {s.lcores for s in samples}
-    }
-    return {lcores: line for lcores, line in usual.items() if line is not None}
+    chosen: dict[frozenset[int], float] = {}
+    for lcores in {s.lcores for s in samples}:
+        theirs = [c for c in cases if any(s.lcores == lcores for s in c.samples)]
+        several = states(s.line for s in samples if s.line and s.lcores == lcores)
+        lacking = [sum(case.few({lcores: line}, count) for case in theirs) for line in several]
+        chosen[lcores] = several[lacking.index(min(lacking))]
+    return chosen
 
 
 def _measure(bench: Bench, case: Case, count: int) -> None:

@@ -19,6 +19,7 @@ from headrace.spec.profile import Speed
 
 _ROUNDS, _TRIALS = 3, 3
 _TRIALS_MOVED = 10  # more of them, while the hypervisor has lcores elsewhere
+_ROUNDS_MOVED = 3  # more, while a layout has none in which they were as when costs were taken
 # Latency at a load: of so many trials a round, each so long once all flows were met so many times.
 _AT_LOAD, _AT_LOAD_S, _MET = 2, 0.6, 2
 _COLD_S = 0.1  # the least: caches, and queues that came of their misses
@@ -84,7 +85,10 @@ def verify(
     several = [(*pair, rate_pps) for pair in zip(layouts, every, strict=True)]
     if reference is not None:
         several.append((reference.one, beside, None))
-    for turn in range(min(_ROUNDS, bench.repetitions)):
+    usual = min(_ROUNDS, bench.repetitions)
+    for turn in range(usual + _ROUNDS_MOVED):
+        if turn >= usual and all(_comparable(one, beside, reference) for one in every):
+            break
         for one, into, rate in alternating(several, turn):
             _measure(bench, one, into, rate)
     if not all(same for one in (*every, beside) for same in one.same):
@@ -96,9 +100,14 @@ def verify(
         for each in every:
             each.paced_pps = reference.then_pps * each.over(beside)
     for each in every:
-        theirs = beside.same if reference is not None else each.same
-        each.elsewhere = not any(map(operator.and_, each.same, theirs))
+        each.elsewhere = not _comparable(each, beside, reference)
     return every, beside
+
+
+def _comparable(one: Verified, beside: Verified, reference: ReferenceRun | None) -> bool:
+    """Whether it, and the reference beside it, had a round with lcores as when costs were taken."""
+    theirs = beside.same if reference is not None else one.same
+    return any(map(operator.and_, one.same, theirs))
 
 
 def _measure(bench: Bench, one: EnginePoint, into: Verified, rate_pps: float | None) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.ground.inline import EnginePoint
 from headrace.profile.point import PointSample
-from headrace.profile.rounds import Case, alternating, shares
+from headrace.profile.rounds import Case, alternating, covering, shares
 from headrace.profile.verified import Verified
 from headrace.record.counters import WorkerReading
 from headrace.spec.plan import ChainPlan, LayoutPlan, Reference
@@ -98,3 +98,19 @@ def test_costs_are_of_samples_with_lcores_where_they_usually_are() -> None:
     assert elsewhere.few(lines, 1)
     elsewhere.keep(lines)
     assert elsewhere.throughput_pps == 6e6
+
+
+def test_costs_are_of_the_state_that_no_case_lacks() -> None:
+    """The host moves lcores every few seconds: most samples are of one state, but one case was run
+    in the other only, so that costs of all are to be had in that one alone."""
+
+    def case(*lines: float) -> Case:
+        return Case(cast(EnginePoint, None), less=(), samples=[sample(1e6, x, 0, 1) for x in lines])
+
+    both = frozenset({0, 1})
+    several = [case(344, 345, 346, 78), case(344, 345, 79), case(80)]
+    assert covering(several, 1) == {both: 79.0}
+    # Where each case has both, the commonest.
+    assert covering(several[:2], 1) == {both: 345.0}
+    # With two samples asked for neither is whole: 344 lacks one case, 79 all three.
+    assert covering(several, 2) == {both: 345.0}
