@@ -80,7 +80,7 @@ def text(path: str | Path) -> str | None:
 
 
 def cpu_times_s(pid: int) -> tuple[float, float] | None:
-    """In user and in system mode; proc(5): utime, stime. None: it has gone."""
+    """Its CPU time in user and in system mode; proc(5): utime, stime. None: it has gone."""
     stat = text(f"/proc/{pid}/stat")
     if stat is None:
         return None

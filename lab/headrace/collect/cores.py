@@ -72,8 +72,8 @@ class CoreClock:
                 yield MetricValue("cpu_softirq_ns", f"cpu{cpu}", int(softirq))
 
     def spent(self) -> dict[int, Spent]:
-        """By the namespace's inode number; 0: of softirqs that had no packet, as timers. None
-        where the kernel takes no BPF programs."""
+        """What was spent by the namespace's inode number; 0: of softirqs that had no packet, as
+        timers. None where the kernel takes no BPF programs."""
         times = {}
         for one in self._ask().split():
             if one.startswith("@"):

@@ -70,7 +70,7 @@ class Windows:
 
 
 def figures(w: Windows, goodput: Goodput | None, stack: StackTrace | None) -> list[LayerFigure]:
-    """In NfvInsight's order: application, virtualization, virtual switch, operating system,
+    """Figures in NfvInsight's order: application, virtualization, virtual switch, operating system,
     hardware."""
     return [
         *_application(goodput),

@@ -32,7 +32,7 @@ STACK, STACK_ABSENT, TRIALS = "stack.json", "stack-absent.txt", "trials.json"
 
 
 class Watched(Record):
-    """When a trial ran, on CLOCK_MONOTONIC: of the samples at its ends."""
+    """A trial's time, on CLOCK_MONOTONIC: that of the samples at its ends."""
 
     trial: int
     begin_ns: int
@@ -40,7 +40,7 @@ class Watched(Record):
 
 
 class _Times(RootModel[tuple[Watched, ...]]):
-    """As the file has them."""
+    """Times as the file has them."""
 
 
 def trial_times(folder: Path) -> tuple[Watched, ...]:

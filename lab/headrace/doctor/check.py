@@ -83,7 +83,7 @@ def root() -> bool:
 
 
 def sudo(command: str) -> str:
-    """As this user would have to type it."""
+    """The command as this user would have to type it."""
     return command if root() else f"sudo sh -c '{command}'"
 
 

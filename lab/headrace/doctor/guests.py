@@ -35,7 +35,7 @@ def _numa() -> DoctorCheck:
 
 
 def _guest() -> DoctorCheck:
-    """For `make test-vm-sriov` and `make test-vm-placement`."""
+    """What is needed for `make test-vm-sriov` and `make test-vm-placement`."""
     missing = [package for tool, package in _TOOLS.items() if shutil.which(tool) is None]
     qemu = os.environ.get("HEADRACE_QEMU", "qemu-system-x86_64")
     has_device = _has_device(qemu)

@@ -85,7 +85,7 @@ def _ready(nodes: Sequence[Mapping[str, Any]]) -> DoctorCheck:
 
 
 def some(texts: Sequence[str], most: int = 4) -> str:
-    """So many of them; a cluster has thousands of nodes."""
+    """Names so many of them; a cluster has thousands of nodes."""
     return ", ".join(texts[:most]) + (
         f", and {len(texts) - most} more" if len(texts) > most else ""
     )
@@ -101,7 +101,7 @@ def _is_ready(node: Mapping[str, Any]) -> bool:
 
 
 def _kubelets(cluster: Cluster, nodes: Sequence[Mapping[str, Any]]) -> Iterator[DoctorCheck]:
-    """By each kubelet's own word (configz)."""
+    """Goes by each kubelet's own word (configz)."""
     configs: dict[str, Mapping[str, Any]] = {}
     for node in filter(_is_ready, nodes[:8]):
         try:

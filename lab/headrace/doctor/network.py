@@ -119,7 +119,7 @@ def _sriov() -> DoctorCheck:
 
 
 def _af_xdp() -> DoctorCheck:
-    """By trying: the socket family exists only when the kernel was built with it."""
+    """Tries it: the socket family exists only when the kernel was built with it."""
     try:
         socket.socket(_AF_XDP, socket.SOCK_RAW, 0).close()
     except PermissionError:

@@ -143,7 +143,7 @@ def _podman() -> DoctorCheck:
 
 
 def _docker() -> Iterator[DoctorCheck]:
-    """Instead of podman, where it is; without it nothing is missing."""
+    """It is taken instead of podman, where it is; without it nothing is missing."""
     done = run(["docker", "version", "--format", "{{.Server.Version}}"], 20)
     if done is None:
         return

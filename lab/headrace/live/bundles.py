@@ -101,7 +101,8 @@ class Folder:
         return sorted(listed, key=lambda one: (one.started_at, one.name), reverse=True)
 
     def bundle(self, name: str) -> Bundle | None:
-        """By the name of its directory; None: there is none of that name in this folder."""
+        """Finds it by the name of its directory; None: there is none of that name in this
+        folder."""
         listed = {one.name for one in self.bundles()}
         return Bundle(self.path / name) if name in listed else None
 
@@ -167,7 +168,7 @@ def _number(value: object) -> float | None:
 
 
 def by_place(rows: Sequence[FigureRow]) -> Mapping[tuple[object, ...], list[FigureRow]]:
-    """In the order of their first rows."""
+    """Keeps the order of their first rows."""
     places: dict[tuple[object, ...], list[FigureRow]] = {}
     for row in rows:
         places.setdefault(row.key.place, []).append(row)

@@ -53,6 +53,6 @@ def busy(cpus: Sequence[int], counters: Counters) -> float | None:
 
 
 def _dropped(segment: Segment, replicas: Sequence[ReplicaReading], moment: Moment) -> int:
-    """By its functions, and by the rings in front of it, which are full as it is too slow."""
+    """What its functions drop, and the rings in front of it, which are full as it is too slow."""
     places = {nf for r in replicas for nf in r.nfs} | {link for r in replicas for link in r.inputs}
     return sum(n for place, n in moment.dropped.items() if place.rsplit("/", 1)[0] in places)

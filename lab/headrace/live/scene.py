@@ -108,7 +108,7 @@ class Onlooker(Observer):
 
     @property
     def seconds(self) -> float:
-        """Since it began to look on."""
+        """Seconds since it began to look on."""
         return time.monotonic() - self._began
 
     def look(self) -> Scene:

@@ -98,7 +98,7 @@ def _checked(request: Request) -> None:
 
 
 class Serving:
-    """Until it is left. Nothing of it is left then: neither the port nor the thread."""
+    """Serves until it is left. Nothing of it remains then: neither the port nor the thread."""
 
     def __init__(self, app: Any, listening: socket.socket) -> None:
         self._app, self.listening = app, listening
@@ -124,7 +124,7 @@ class Serving:
         self.listening.close()
 
     def wait(self) -> None:
-        """For an interrupt."""
+        """Waits for an interrupt."""
         self._thread.join()
 
     def _run(self) -> None:

@@ -17,8 +17,8 @@ _INPUTS, _SPEC = "inputs", "spec.yaml"
 
 
 def document_of(bundle: Bundle, *, trusted: bool = False) -> Document | None:
-    """With the files that were copied for it; None: the bundle has no spec. It may be a stranger's:
-    it names files of the bundle only, and nothing to be run unless it is `trusted`."""
+    """The spec with the files that were copied for it; None: the bundle has no spec. It may be a
+    stranger's: it names files of the bundle only, and nothing to be run unless it is `trusted`."""
     if bundle.spec_given is None:
         return None
     inputs = (bundle.spec_resolved or {}).get("inputs", {})

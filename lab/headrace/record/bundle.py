@@ -122,7 +122,8 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def _write_over(path: Path, text: str) -> None:
-    """In the blocks that the file has already; spaces behind the text do not matter in JSON."""
+    """Writes into the blocks that the file has already; spaces behind the text do not matter in
+    JSON."""
     try:
         with path.open("r+", encoding="utf-8") as f:
             f.write(text)
@@ -174,7 +175,7 @@ class BundleWriter:
 
     @classmethod
     def beside(cls, path: Path, *, command: Sequence[str] = (), version: str | None = None) -> Self:
-        """At `path`, or at `path`-2, -3, ... where runs that began in the same second are."""
+        """Takes `path`, or `path`-2, -3, ... where runs that began in the same second are."""
         for number in itertools.count(1):
             named = path if number == 1 else path.with_name(f"{path.name}-{number}")
             with contextlib.suppress(_ExistsAlready):

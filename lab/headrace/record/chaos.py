@@ -68,7 +68,7 @@ class ChaosOutcome(Record):
 
 
 def chaos_outcomes(bundle: Path) -> dict[int, ChaosOutcome]:
-    """By trial; none where a bundle is of something else."""
+    """Outcomes by trial; none where a bundle is of something else."""
     files = sorted((bundle / "samples").glob("chaos-*.json"))
     told = ((file, text(bundle, f"samples/{file.name}") or "") for file in files)
     return {

@@ -66,7 +66,7 @@ class Capacity(Record):
 
     @property
     def at_limit(self) -> bool:
-        """Not only extrapolated, as its tester was slower."""
+        """It is not only extrapolated, as where its tester was slower."""
         part = self.part(self.narrowest)
         return part is None or part.at_limit
 

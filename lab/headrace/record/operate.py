@@ -78,7 +78,7 @@ class OperateLog(Record):
 
 
 def operate_logs(bundle: Path) -> dict[int, OperateLog]:
-    """By trial; none where a bundle is of something else."""
+    """Logs by trial; none where a bundle is of something else."""
     samples = bundle / "samples"
     files = sorted(samples.glob("operate-*.json"))
     logs = ((file.stem, sample_record(samples, file.name, OperateLog)) for file in files)

@@ -50,7 +50,7 @@ def opened(folder: Path, name: str) -> BinaryIO | None:
 
 
 def regular(folder: Path, name: str) -> Path:
-    """Where it is, for what reads files by their paths; it must be there."""
+    """Says where it is, for what reads files by their paths; it must be there."""
     file = opened(folder, name)
     if file is None:
         raise BundleError(f"{folder / name}: {os.strerror(errno.ENOENT)}")
@@ -59,7 +59,7 @@ def regular(folder: Path, name: str) -> Path:
 
 
 def _pinned(folder: Path, above: list[str], last: str) -> int:
-    """Not opened yet: that alone can block, or rewind a tape."""
+    """It is not opened yet: that alone can block, or rewind a tape."""
     at = os.open(folder, _FOLDER)
     try:
         for part in above:

@@ -235,7 +235,8 @@ def query(
 def _row_counts(
     db: Any, paths: Sequence[Path], files: Sequence[Path]
 ) -> Iterator[tuple[Path, int]]:
-    """By the files' own account of what is read: a megabyte may have any number of the same row."""
+    """Counts by the files' own account of what is read: a megabyte may have any number of the same
+    row."""
     asked = (
         "SELECT file_name, sum(row_group_num_rows) FROM (SELECT DISTINCT file_name, row_group_id, "
         "row_group_num_rows FROM parquet_metadata(?)) GROUP BY file_name"

@@ -74,7 +74,7 @@ def scales(table: Table) -> Scales:
 
 
 def _time(values: Sequence[float]) -> Scale | None:
-    """By the size of most of them."""
+    """The unit goes by the size of most of them."""
     if not values:
         return None
     scale = units.time_scale(median(values))

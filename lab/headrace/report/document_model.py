@@ -74,7 +74,8 @@ class Below:
 
 @dataclass(frozen=True)
 class Link:
-    """To a section of the same document; with a slash in front, to a page of the same server."""
+    """Leads to a section of the same document; with a slash in front, to a page of the same
+    server."""
 
     text: str
     to: str

@@ -61,7 +61,7 @@ def section(report: Report, more: Sequence[Block] = ()) -> Section:
 
 
 def in_brief(report: Report) -> Section:
-    """As much as a terminal has room for."""
+    """Says as much as a terminal has room for."""
     results = [r for g in report.groups for s in g.summaries for r in s.results]
     goals = {r.goal: r.goal_parameters for r in results if r.goal_parameters}
     lines = [

@@ -77,8 +77,9 @@ def standalone(picture: str) -> str:
 
 
 def _picture(picture: Picture, fit: int | None = None) -> Markup:
-    """At several widths, of which the style sheet shows the one that fits the window best: scaling
-    one picture for all would shrink or blow up its text. `fit`: the one that a window shows."""
+    """Draws it at several widths, of which the style sheet shows the one that fits the window best:
+    scaling one picture for all would shrink or blow up its text. `fit`: the one that a window
+    shows."""
     if fit is not None:
         return Markup(f'<div class="w{fit}">{picture.draw(WIDTHS[fit])}</div>')
     drawn = [picture.draw(width) for width in WIDTHS]

@@ -39,7 +39,7 @@ def of_bundle(bundle: Bundle) -> Comparison | None:
 
 
 def sentence(compared: Comparison) -> str:
-    """By capacity, which a disturbed machine leaves as it is, where both sides have one."""
+    """Judges by capacity, which a disturbed machine leaves as it is, where both sides have one."""
     told = [(one, _first(one)) for one in compared.results]
     known = [(one, paired) for one, paired in told if paired is not None]
     if not compared.results:

@@ -92,7 +92,7 @@ def sections(path: Path, results: Sequence[Result]) -> tuple[Section, ...]:
 
 
 def goodput(results: Sequence[Result]) -> dict[int, Goodput]:
-    """By trial, as the load generators say it."""
+    """Goodput by trial, as the load generators say it."""
     return {
         r.trial: Goodput(r.application.gbps, r.latency_ns.mean / 1e9 if r.latency_ns else None)
         for r in results

@@ -66,7 +66,7 @@ class Passed:
 
     @property
     def cycles(self) -> dict[Asked, float]:
-        """By trial of a load that was asked for."""
+        """Cycles by trial of a load that was asked for."""
         return {
             asked: each
             for asked, one in self.trials.items()
@@ -76,7 +76,7 @@ class Passed:
 
     @property
     def carried_pps(self) -> dict[Asked, float]:
-        """By trial of as much as could be."""
+        """Rates by trial of as much as could be."""
         each = self.trials.items()
         return {asked: one.received_pps for asked, one in each if one.phase == "max"}
 
@@ -137,7 +137,7 @@ def _counted(counters: Counters) -> Counter[str]:
 
 
 def _came(dut: Mapping[str, int]) -> int:
-    """As testpmd, Open vSwitch and the kernel's programs call it."""
+    """Its name with testpmd, Open vSwitch and the kernel's programs."""
     ends = ("/rx", "/in")
     return dut.get("received") or sum(n for name, n in dut.items() if name.endswith(ends))
 

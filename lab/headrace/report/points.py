@@ -105,7 +105,8 @@ def sections(bundle: Bundle) -> tuple[Section, ...]:
 
 
 def with_best_case(rows: Sequence[MeasuredPoint]) -> list[MeasuredPoint]:
-    """Beside each result of n chains n times what one chain of the same group and settings had."""
+    """Puts beside each result of n chains n times what one chain of the same group and settings
+    had."""
     single = {
         (row.row.group, repr(row.others), one.goal): one.throughput_pps
         for row in rows

@@ -74,7 +74,7 @@ def table_sections(p: Profile) -> Iterator[Section]:
 
 
 def _hits(sweep: TableSweep, axes: Axes) -> Iterator[Section]:
-    """By the model only where the curve tells the levels apart."""
+    """They are the model's only where the curve tells the levels apart."""
     counted: Counted = [(float(one.table_bytes), one.pmu) for one in sweep.points]
     lines = [Series("PMU", _line(counted, not_from_memory))]
     if sweep.fit is not None and amat.told(sweep.fit):

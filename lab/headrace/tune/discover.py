@@ -43,7 +43,7 @@ def discover(sender: str, receiver: str, bridge: str) -> ServerPath:
 
 
 def namespace(named: str, option: str) -> str:
-    """As a path."""
+    """The namespace as a path."""
     if named.isdigit():
         path = Path(f"/proc/{named}/ns/net")
     else:

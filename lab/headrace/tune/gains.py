@@ -53,7 +53,7 @@ class Gain(Record):
 
     @property
     def helps(self) -> bool:
-        """By the median, and in most of the rounds at all."""
+        """It does so by the median, and in most of the rounds at all."""
         return self.sound and self.median >= GAIN
 
 

@@ -23,7 +23,7 @@ from headrace.tune.wish import Protocol, Wish
 
 
 def tune(session: Session, wish: Wish, advice: Sequence[Advice]) -> Tuned:
-    """In the session's bundle: every trial, and which advice was considered and why."""
+    """Leaves in the session's bundle every trial, and which advice was considered and why."""
 
     def say(text: str) -> None:
         session.progress.say(escape(text))
@@ -58,7 +58,7 @@ class _Tuning:
         return Tuned(self._note(), tuple(self._session.results))
 
     def _note(self) -> Advised:
-        """In the bundle at once: an interrupted run has a report, too."""
+        """Writes it into the bundle at once: an interrupted run has a report, too."""
         wish = self._wish
         advised = Advised(
             cpus=self._rig.cpus, message_bytes=wish.message_bytes, seconds=wish.seconds,
@@ -68,7 +68,7 @@ class _Tuning:
         return advised
 
     def _consider(self, protocol: Protocol, several: Sequence[Advice]) -> list[Tried]:
-        """From a trial on the path as it is."""
+        """Goes by a trial on the path as it is."""
         seen, _ = self._trial(PathPoint(self._rig, self._path, self._study, protocol), 0)
         cpus = self._rig.cpus
         situation = Situation(self._path, protocol, seen, cpus, self._wish.message_bytes)

@@ -76,7 +76,7 @@ class Seen:
 
     @property
     def softirq_s(self) -> dict[str, float]:
-        """By core, of the whole machine."""
+        """Seconds by core, of the whole machine."""
         return {
             part: values["softirq_us"] / 1e6
             for part, values in self.grown.items()

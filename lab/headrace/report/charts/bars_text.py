@@ -92,7 +92,7 @@ def _look(fill: str) -> tuple[str, str]:
 
 
 def _legend(chart: Bars) -> Words | None:
-    """Where bars are of several pieces, of which each is named."""
+    """It is there where bars are of several pieces, of which each is named."""
     stacks = [bar for i in range(len(chart.panels)) for bar in chart.bars(i) if len(bar.pieces) > 1]
     names = {piece.name: piece.fill for bar in stacks for piece in bar.pieces}
     if not names:

@@ -146,7 +146,7 @@ def _mark(s: Series, a: float, b: float, at_x: float, at_y: float, axes: Axes, s
 
 
 def _names(series: Sequence[Series], at: float, heights: Sequence[float]) -> list[str]:
-    """At the lines' ends, in their order, never on each other."""
+    """Names stand at the lines' ends, in their order, never on each other."""
     texts, free = [], TOP
     for i in sorted(range(len(series)), key=lambda i: heights[i]):
         y = max(heights[i], free)

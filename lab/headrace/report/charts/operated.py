@@ -19,7 +19,7 @@ STYLES = 6
 
 
 class OperatedPoint(NamedTuple):
-    """From this time on, until the next point's."""
+    """What holds from this time on, until the next point's."""
 
     at_s: float
     offered_pps: float
@@ -100,7 +100,7 @@ def _grid(marks: Sequence[tuple[float, str]], right: float) -> list[str]:
 def _lcores(
     lines: Sequence[OperatedLine], x: Map, right: float, top: float, end_s: float, narrow: bool
 ) -> list[str]:
-    """In steps: a point holds until the next one."""
+    """Draws steps: a point holds until the next one."""
     marks = covering(max(point.lcores for one in lines for point in one.points) or 1.0, 4)
     y = linear(0.0, marks[-1], top + LCORES, top)
     body = [text(0, top - 12, "lcores", class_="tick")]

@@ -132,8 +132,9 @@ def _at(c: PercentileCurve, quantile: float) -> float:
 
 
 def _names(curves: Sequence[PercentileCurve], x: Map, y: Map, end: float) -> list[str]:
-    """In a column beside the plot, in the order of the lines' ends, never on each other or on a
-    line: curves of fewer packets end earlier, and a name there would stand on the others."""
+    """Names stand in a column beside the plot, in the order of the lines' ends, never on each other
+    or on a line: curves of fewer packets end earlier, and a name there would stand on the
+    others."""
     order = sorted(range(len(curves)), key=lambda i: y(curves[i].points[-1][1]))
     places = spaced([y(curves[i].points[-1][1]) for i in order], NAME, TOP, HEIGHT - BOTTOM)
     texts = []

@@ -102,7 +102,7 @@ def _band(one: GoalBounds, y: Map, end: float, at: float | None, i: int) -> str:
 
 
 def spaced_names(bounds: Sequence[GoalBounds], y: Map) -> list[float]:
-    """In the order of the lines, never on each other."""
+    """Names keep the order of the lines, and are never on each other."""
     wanted = [y(one.lower_pps or one.upper_pps or 0.0) for one in bounds]
     order = sorted(range(len(bounds)), key=wanted.__getitem__)
     places = spaced([wanted[i] for i in order], 15.0, TOP, HEIGHT - BOTTOM)
