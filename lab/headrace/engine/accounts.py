@@ -53,7 +53,8 @@ class Books:
     remembered: bool  # whose a packet is, from end to end
 
     def dropped(self, owners: Iterable[str], size: str | None = None) -> dict[str, int]:
-        """By place and reason; what ended on purpose (`consumed`) is among them."""
+        """What was dropped by place and reason; what ended on purpose (`consumed`) is among
+        them."""
         wanted = tuple(owners)
         counts = {
             place: sum(_of(by.get(owner), size) for owner in wanted)

@@ -57,7 +57,7 @@ class Control:
         return self.receive(cmd)
 
     def send(self, cmd: str, **arguments: Any) -> None:
-        """Without waiting for the answer: several engines can be asked at once."""
+        """Does not wait for the answer: several engines can be asked at once."""
         line = json.dumps({"cmd": cmd, **arguments}) + "\n"
         try:
             self._socket.sendall(line.encode())

@@ -83,8 +83,8 @@ HERE = Topology(lambda cpu: _threads_of_core(cpu), lambda cpu: node_of(cpu))
 
 
 def apart_first(cpus: Sequence[int], busy: Sequence[int], topology: Topology = HERE) -> list[int]:
-    """In their order, but last those that share a core with a busy one: a generator is no steady
-    one beside work on its core's other thread."""
+    """Keeps their order, but has last those that share a core with a busy one: a generator is no
+    steady one beside work on its core's other thread."""
     return sorted(cpus, key=lambda cpu: not set(busy).isdisjoint(topology.threads(cpu)))
 
 
@@ -123,7 +123,7 @@ def place(
 
 
 def _elastic(placed: Placement, experiment: Experiment, chain: Sequence[int]) -> Placement:
-    """With what its segments may have later: the lcores of the chain that none has yet."""
+    """Adds what its segments may have later: the lcores of the chain that none has yet."""
     most = experiment.execution.elastic
     if most is None:
         return placed

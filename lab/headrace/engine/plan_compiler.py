@@ -93,7 +93,8 @@ def check_nodes(experiment: Experiment, doc: Document, description: Description)
 
 
 def _check_names(experiment: Experiment, doc: Document, description: Description) -> None:
-    """Before their parameters: third-party VNFs have names of headrace's functions, too."""
+    """Names are checked before parameters: third-party VNFs have names of headrace's functions,
+    too."""
     machines = experiment.hosting.kind == "vm"
     for node, at in zip(experiment.nodes, experiment.node_paths, strict=True):
         if node.nf not in description.nfs:

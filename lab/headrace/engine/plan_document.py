@@ -91,7 +91,7 @@ class PlanEngine(Record):
     wait: PlanWait | None = None
 
     def having(self, **more: Any) -> Self:
-        """With these instead, checked."""
+        """The same with these instead, checked."""
         return type(self).model_validate({**self.model_dump(exclude_none=True), **more})
 
 
@@ -104,7 +104,7 @@ class Plan(Record):
     segments: tuple[PlanSegment, ...]
 
     def having(self, **more: Any) -> Self:
-        """With these parts instead."""
+        """The same with these parts instead."""
         return self.model_copy(update=more)
 
     def as_json(self) -> dict[str, Any]:
@@ -115,7 +115,8 @@ class Plan(Record):
         return self.model_dump_json(exclude_none=True)
 
     def placed(self, text: str, by: str) -> Self:
-        """With a text everywhere replaced: what a place is called is known when a run begins."""
+        """The same with a text everywhere replaced: what a place is called is known when a run
+        begins."""
         return type(self).model_validate_json(self.text.replace(text, by))
 
     @property

@@ -80,7 +80,7 @@ class StartedLoad:
             self._shield = shield.pop_all()
 
     def wait(self) -> None:
-        """For the sources' end, and for the last packets to come."""
+        """Waits for the sources' end, and for the last packets to come."""
         before, limit = self._before, self._duration_s * _STRETCH_LIMIT + _STRETCH_SLACK_S
         with self._shield:
             # Engines of VNFs do not know when sources send: one look is for them, before the end.

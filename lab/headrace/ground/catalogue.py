@@ -224,7 +224,7 @@ def _engine() -> Path | None:
 
 
 def catalogue_folder() -> Path:
-    """Where HEADRACE_VNFS says, or headrace's own."""
+    """The folder that HEADRACE_VNFS names, or headrace's own."""
     given = os.environ.get("HEADRACE_VNFS")
     return Path(given) if given else shipped("vnfs")
 

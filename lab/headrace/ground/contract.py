@@ -113,14 +113,14 @@ class Deployed(Protocol):
 
     @property
     def notes(self) -> Sequence[str]:
-        """For the user, once: what is not as one would expect."""
+        """Tells the user, once, what is not as one would expect."""
 
     @property
     def labels(self) -> Sequence[str]:
         """What a reader must know before comparing a figure of it with another."""
 
     def about(self) -> About:
-        """For the environment; None: it has no engine."""
+        """What the environment says of it; None: it has no engine."""
 
     def parts(self) -> Targets:
         """Processes, control groups, bridges that belong to it, for the collectors."""
@@ -138,27 +138,28 @@ class Deployed(Protocol):
         """Begin to send: each way at this rate; 0 is as fast as possible."""
 
     def wait(self) -> None:
-        """For the end of what was started, and for its last packets. The collectors' share of a
-        trial is from `start` to here: what reads a ground's counters is no part of its load."""
+        """Waits for the end of what was started, and for its last packets. The collectors' share of
+        a trial is from `start` to here: what reads a ground's counters is no part of its load."""
 
     def read(self) -> Sequence[Observation]:
         """What came of it; each direction, then their sum."""
 
     def looking(self) -> Looking | None:
-        """For whoever looks on while a trial runs; None: no counters can be read then."""
+        """Serves whoever looks on while a trial runs; None: no counters can be read then."""
 
     def left_alone(self, seconds: float) -> float | None:
         """Looks for so long whether something else wants its lcores, which carry nothing meanwhile:
         the share of that time in which nothing did, of the worst of them. None: it cannot tell."""
 
     def killable(self) -> Killable | None:
-        """For `measure.chaos`; None: it has no VNFs that could be killed."""
+        """Is what `measure.chaos` kills; None: it has no VNFs that could be killed."""
 
     def converging(self) -> Converging | None:
-        """For `measure.convergence`; None: it has no routing daemons."""
+        """Is what `measure.convergence` asks; None: it has no routing daemons."""
 
     def operable(self) -> Operable | None:
-        """For `measure.operate`; None: its lcores are those that it was deployed with."""
+        """Is what `measure.operate` changes; None: its lcores are those that it was deployed
+        with."""
 
 
 class TrialsOnly:
@@ -265,7 +266,7 @@ class Point(Protocol):
 
     @property
     def notes(self) -> Sequence[str]:
-        """For the user: also which of the study's workloads it cannot be given, and why."""
+        """Tells the user also which of the study's workloads it cannot be given, and why."""
 
     def resolved(self) -> ResolvedPoint | DeployedGraph:
         """What the spec came to, for the bundle."""

@@ -29,7 +29,7 @@ class DryRuns:
     def notes(
         self, experiment: Experiment, doc: Document, description: Description
     ) -> tuple[str, ...]:
-        """For the user; none where the engine cannot try it."""
+        """What the user is told; nothing where the engine cannot try it."""
         plan = dry_plan(experiment, description, doc)
         if plan is None:
             return ()

@@ -35,8 +35,8 @@ _PARTS = (0.05, 0.2, 0.4, 0.6, 0.8, 0.95)  # of what one lcore carries
 
 @dataclass(frozen=True)
 class MeasuredElastic(LinedElastic):
-    """By trials with one lcore. `change_s`: what giving it another one, and half of the buckets,
-    took at half of its load."""
+    """It is known by trials with one lcore. `change_s`: what giving it another one, and half of the
+    buckets, took at half of its load."""
 
     most: int
     buckets: int

@@ -74,8 +74,8 @@ class ElasticEngine:
         return owners, np.array(reply["packets"], dtype=np.int64)
 
     def use(self, lcores: tuple[int, ...]) -> int:
-        """So many replicas, on these lcores; what stays stays where it is. How many buckets of
-        those that rest from now on, or for those that begin, moved."""
+        """Has so many replicas, on these lcores; what stays stays where it is. Returns how many
+        buckets of those that rest from now on, or for those that begin, moved."""
         kept = [one if one in lcores else None for one in self._at[: len(lcores)]]
         kept += [None] * (len(lcores) - len(kept))
         others = iter([one for one in lcores if one not in kept])

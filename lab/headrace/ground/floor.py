@@ -127,7 +127,7 @@ def calibrate(start: Start, plan: Plan, experiment: Experiment) -> Floor:
 
 @dataclass
 class Floors:
-    """Once per kind of traffic: the direct loop does not know the chain."""
+    """They are found once per kind of traffic: the direct loop does not know the chain."""
 
     by_traffic: dict[str, Floor] = field(default_factory=dict)
     wanted: bool = True  # False: nothing is compared with the tester, and none is calibrated

@@ -129,7 +129,7 @@ class EnginePoint:
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """As the record shows them; segments that share an lcore say with whom."""
+        """Segments as the record shows them; those that share an lcore say with whom."""
         placed = [
             (GENERATOR, (self.placement.generator,), (), "generator"),
             *(part for s in self.placement.segments for part in _parts(s)),
@@ -268,7 +268,7 @@ class DeployedEngine(TrialsOnly):
         ]
 
     def _located(self, observation: Observation) -> Observation:
-        """With the shares of places that most likely gave what was located, by the calibration."""
+        """Adds the shares of places that most likely gave what was located, by the calibration."""
         figures, calibration = observation.figures, self._calibration
         if not figures.located or calibration is None:
             return observation
@@ -281,7 +281,7 @@ class DeployedEngine(TrialsOnly):
         return replace(observation, figures=figures.model_copy(update={"located": located}))
 
     def seen(self, observation: Observation, reading: Reading) -> Observation:
-        """With what else this ground knows of it."""
+        """Adds what else this ground knows of it."""
         return observation
 
     def looking(self) -> Looking | None:
@@ -339,7 +339,7 @@ def engine_of(experiment: Experiment) -> PlanEngine:
 
 
 def locating(every: int) -> PlanLocate:
-    """With the limits of this server's calibration; without one only times can be told."""
+    """Takes the limits of this server's calibration; without one only times can be told."""
     calibration = store.calibration()
     if calibration is None:
         return PlanLocate(every=every)

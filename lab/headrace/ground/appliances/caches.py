@@ -51,7 +51,7 @@ def places(layout: ContainerLayout, supplies: Mapping[str, Supply]) -> list[list
 
 
 def looked_up(deployed: ApplianceGraph, grown: Counters) -> Looked | None:
-    """By the first cache's own counters, as they grew; None where the chain has none."""
+    """Goes by the first cache's own counters, as they grew; None where the chain has none."""
     caches = places(deployed.layout, deployed.supplies)
     if not caches:
         return None

@@ -167,7 +167,7 @@ class RunningGraph(ApplianceGraph):
         return (Bridge if self.network == "bridge" else Macvlan)(self.tag, self.ledger)
 
     def _adapt(self) -> None:
-        """To VNFs that read frames themselves instead of leaving them to the kernel."""
+        """Suits VNFs that read frames themselves instead of leaving them to the kernel."""
         definitions = {node.name: self.supplies[node.vnf].definition for node in self.layout.nodes}
         if any(definition.whole_frames for definition in definitions.values()):
             for node in self.layout.nodes:

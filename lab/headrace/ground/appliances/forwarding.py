@@ -81,8 +81,8 @@ class End:
     device: str
 
     def run(self, command: str) -> subprocess.CompletedProcess[str]:
-        """With the namespace's own /sys. Where a container's runtime mounted it first, nobody
-        may write to it; the container's own mount of it stays as it is."""
+        """Runs it with the namespace's own /sys. Where a container's runtime mounted it first,
+        nobody may write to it; the container's own mount of it stays as it is."""
         inside = ["ip", "netns", "exec", self.namespace]
         return subprocess.run(
             [*inside, "sh", "-c", f"mount -o remount,rw /sys && {command}"],
@@ -119,7 +119,7 @@ class Forwarding:
             os.sched_setaffinity(thread, set(listed(cpuset)))
 
     def hold(self) -> None:
-        """From now on, to its `cpus`."""
+        """Keeps it to its `cpus` from now on."""
         if self.cpus is None or self.cpus >= len(self.threads):
             return  # none can take more than one
         each = self.cpus / len(self.threads)
@@ -139,7 +139,7 @@ class Forwarding:
         return [thread_ns(thread) or 0 for thread in self.threads]
 
     def shift(self) -> None:
-        """To where packets are: the sum stays what it is."""
+        """Moves shares to where packets are: the sum stays what it is."""
         at, now = time.monotonic(), self.each_ns()
         passed = (at - self.at_s) * 1e9
         used = [(a - b) / passed for a, b in zip(now, self.used_ns, strict=True)]

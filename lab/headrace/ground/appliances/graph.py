@@ -106,7 +106,7 @@ class ApplianceGraph(ABC):
 
     @abstractmethod
     def interface_counts(self) -> dict[str, dict[str, InterfaceCount]]:
-        """By container and device."""
+        """Counts by container and device."""
 
     @abstractmethod
     def charge(self) -> ChargeReading: ...

@@ -81,7 +81,7 @@ def _ensure_base(say: Say, ledger: Ledger) -> None:
 
 @contextmanager
 def _folder(tag: str, ledger: Ledger) -> Iterator[Path]:
-    """For a build's files, also its temporary ones."""
+    """A folder for a build's files, also its temporary ones."""
     folder = Path(gettempdir()) / f"headrace-build-{tag}"
     ledger.note("path", str(folder))
     folder.mkdir(mode=0o700)

@@ -42,7 +42,7 @@ class AclRule:
 
 
 def acl_rules(params: Mapping[str, Any], doc: Document) -> list[AclRule]:
-    """In their order: those of `rules`, then those of `rules_file`."""
+    """Rules in their order: those of `rules`, then those of `rules_file`."""
     rules = [_given(one) for one in params.get("rules", ())]
     if (file := params.get("rules_file")) is not None:
         rules += _of_file(doc.resolve(file), params)

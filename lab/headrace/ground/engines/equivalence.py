@@ -43,7 +43,7 @@ class Equivalences:
     adapter: Adapter
 
     def verdict(self, site: Site) -> Equivalence:
-        """Also written into the bundle."""
+        """It is written into the bundle, too."""
         one = self.theirs.experiment
         site.status(f"comparing {one.engine}'s packets with headrace's")
         with site.stopwatch.phase("verifying"):
@@ -109,7 +109,7 @@ class Equivalences:
         )  # fmt: skip
 
     def _without(self, frames: Sequence[bytes]) -> Counter[bytes]:
-        """As far as they are to be the same."""
+        """Frames as far as they are to be the same."""
         for one in self._declared:
             left = map(one.without, frames)
             frames = [frame for frame in left if frame is not None]

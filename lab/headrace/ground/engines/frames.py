@@ -53,7 +53,7 @@ def ipv6(src: str, dst: str, proto: int, payload: bytes, hops: int = 64) -> byte
 
 
 def framed(packet: bytes, dst: bytes, src: bytes, ethertype: int | None = None) -> bytes:
-    """With an Ethernet header in front; IP's type by its version."""
+    """Puts an Ethernet header in front; IP's type by its version."""
     kind = ethertype or (_IPV4 if packet[0] >> 4 == 4 else _IPV6)
     return dst + src + struct.pack(">H", kind) + packet
 

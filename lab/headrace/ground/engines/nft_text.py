@@ -111,7 +111,7 @@ def _set(node: Node, direction: Direction) -> Iterator[str]:
 
 
 def matches(rule: AclRule, swapped: bool) -> Iterator[str]:
-    """For each version of IP that the rule can match. Packets without visible ports, which
+    """One for each version of IP that the rule can match. Packets without visible ports, which
     fragments are, match only rules that name none."""
     src, dst, sport, dport = rule.src, rule.dst, rule.sport, rule.dport
     if swapped:

@@ -74,7 +74,8 @@ class FlowTables:
 
 
 def leave(tables: FlowTables, enter: Device, to: Device, number: int) -> None:
-    """Behind the last function; a switch sends nothing back where it came from unless told so."""
+    """What is done behind the last function; a switch sends nothing back where it came from unless
+    told so."""
     out = "in_port" if enter == to else f"output:{number}"
     tables.flow(_REST, "", out)
 
@@ -103,7 +104,7 @@ def acl(work: Work, node: Node, direction: Direction, tables: FlowTables) -> Non
 
 
 def matches(rule: AclRule, swapped: bool) -> Iterator[str]:
-    """For each version of IP that the rule can match, and each protocol and piece of its port
+    """One for each version of IP that the rule can match, and each protocol and piece of its port
     ranges. Packets without visible ports, which fragments are, match only rules that name none."""
     src, dst, sport, dport = rule.src, rule.dst, rule.sport, rule.dport
     if swapped:

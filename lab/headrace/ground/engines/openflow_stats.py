@@ -79,7 +79,7 @@ def polled(text: str) -> dict[str, int]:
 
 
 def packets(text: str, counted: Mapping[int, str]) -> dict[str, int]:
-    """By counter's name, of what `ovs-ofctl dump-flows` prints."""
+    """Packets by counter's name, of what `ovs-ofctl dump-flows` prints."""
     counts = dict.fromkeys(counted.values(), 0)
     for cookie, count in _FLOW.findall(text):
         counts[counted[int(cookie, 16)]] += int(count)

@@ -55,7 +55,7 @@ def probes(
     fragments: bool,
     direction: str,
 ) -> list[bytes]:
-    """At most MOST frames. `own`: frames of the workload, whose addresses are taken, too."""
+    """Makes at most MOST frames. `own`: frames of the workload, whose addresses are taken, too."""
     chance = random.Random(seed)
     rules = [one for node in experiment.nodes if node.nf == "acl"
              for one in acl_rules(node.params, doc)]  # fmt: skip
@@ -87,7 +87,7 @@ def _spread(these: Sequence[T], most: int) -> Sequence[T]:
 def _addresses(
     own: Sequence[bytes], rules: Sequence[AclRule], table: Sequence[PrefixRoute]
 ) -> dict[int, list[str]]:
-    """By version of IP; some of each are always there."""
+    """Addresses by version of IP; some of each are always there."""
     pools: dict[int, list[str]] = {4: list(_SPECIAL4[1:2]), 6: ["2001:db8::1"]}
     for frame in own[:40]:
         if frame[12:14] == b"\x08\0":
@@ -142,7 +142,8 @@ def _to(
 def _translated(
     node: Node, direction: str, addresses: dict[int, list[str]], chance: random.Random
 ) -> list[Tuple]:
-    """From inside; to the pool, where nobody asked for it, and to static mappings, and beside."""
+    """Frames from inside; to the pool, where nobody asked for it, and to static mappings, and
+    beside."""
     flows = []
     for one in node.params.get("static", ()):
         proto, remote = (6 if one["protocol"] == "tcp" else 17), chance.choice(addresses[4])
@@ -165,7 +166,7 @@ def _translated(
 def _balanced(
     node: Node, direction: str, addresses: dict[int, list[str]], chance: random.Random
 ) -> list[Tuple]:
-    """To each VIP and beside its port, and from its backends."""
+    """Frames to each VIP and beside its port, and from its backends."""
     flows = []
     for vip in node.params["vips"]:
         port, own = vip.get("port", 0) or 4000, str(vip["address"]).partition("/")[0]
@@ -183,7 +184,7 @@ def _reversed(flow: Tuple) -> Tuple:
 
 
 def _payload(flow: Tuple, size: int = 26) -> bytes:
-    """With ports where the protocol has them; TCP's flags say ACK, its checksum is right of every
+    """It has ports where the protocol has them; TCP's flags say ACK, its checksum is right of every
     other port, ICMP asks for an echo."""
     data = bytes(i % 256 for i in range(size))
     if flow.proto == 6:

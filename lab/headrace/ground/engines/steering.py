@@ -13,8 +13,8 @@ _NET = Path("/sys/class/net")
 
 
 def steer(interface: str, cpus: Iterable[int], ledger: Ledger) -> None:
-    """To these (receive packet steering), until the ledger is undone. It goes with an interface
-    that is moved."""
+    """Steers to these (receive packet steering), until the ledger is undone. It goes with an
+    interface that is moved."""
     mask = cpu_mask(cpus)
     for file in (_NET / interface).glob("queues/rx-*/rps_cpus"):
         setting = Setting(namespace="", target=str(file), value=mask)

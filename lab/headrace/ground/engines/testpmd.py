@@ -99,7 +99,7 @@ class Testpmd:
         return devices
 
     def _modes(self) -> tuple[str, ...]:
-        """With as long queues as the longest of the ports'."""
+        """Has as long queues as the longest of the ports'."""
         study, queues = self.work.experiment.study, len(self.work.cpus)
         assert study.testbed is not None
         given = [study.testbed.ports[name] for name, _ in self.ports]

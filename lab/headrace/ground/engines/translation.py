@@ -43,9 +43,9 @@ class ChosenEnds:
     backends: Mapping[Endpoint, Endpoint] = field(default_factory=dict)
 
     def without(self, frame: bytes) -> bytes:
-        """With the least address of the pool and port 0 where both were chosen, and as it was sent
-        to the VIP. Of checksums remains by how much they are wrong, which who rewrites a packet
-        does not change (RFC 1624)."""
+        """The frame with the least address of the pool and port 0 where both were chosen, and as it
+        was sent to the VIP. Of checksums remains by how much they are wrong, which who rewrites a
+        packet does not change (RFC 1624)."""
         at = _l4(frame)
         if at is None:
             return frame
@@ -94,7 +94,7 @@ def _l4(frame: bytes) -> int | None:
 
 
 def _without_sums(frame: bytes, at: int, parts: Mapping[int, bytes]) -> bytes:
-    """With these parts instead, and what checksums were wrong by in their place."""
+    """The frame with these parts instead, and what checksums were wrong by in their place."""
     plain, l4 = bytearray(frame), _l4_residual(frame, at)
     for place, part in parts.items():
         plain[place : place + len(part)] = part

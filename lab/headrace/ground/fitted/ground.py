@@ -46,7 +46,7 @@ def _left_out(fit: FittedRows) -> Iterator[str]:
 
 
 def _undisturbed(study: Study, row: FittedRow) -> Study:
-    """At the row's load; nothing is to be warmed up where nothing runs."""
+    """Runs at the row's load; nothing is to be warmed up where nothing runs."""
     load = row.trial.load_mpps
     asked = {"max": True} if load is None else {"loads": [load * 1e6]}
     measure = Measure.model_validate({**asked, "pairs": 0})

@@ -75,7 +75,8 @@ def polled(x: float, values: Values, known: Values) -> PolledDelays:
 def _waits_ns(
     offered: float, line: float, saturation: float, ring: int, burst: float
 ) -> tuple[float, ...]:
-    """In order of their length; rates in Mpps. An overload is followed until the ring is full."""
+    """Waits in order of their length; rates in Mpps. An overload is followed until the ring is
+    full."""
     each = 1e3 / saturation
     over = max(1.0, offered / saturation)
     packets = _PACKETS if over == 1 else int(_PACKETS + ring * over / max(over - 1, 0.01))

@@ -74,7 +74,7 @@ def _chain(
 
 
 def _faces(number: int, wires: int) -> tuple[Face, ...]:
-    """As many as there are directions."""
+    """Has as many as there are directions."""
     names = ("vf",) if wires == 1 else ("left", "right")
     first = number * wires + 1
     return tuple(

@@ -117,7 +117,7 @@ class KernelBridge(Switch):
 
 
 def _counted() -> dict[str, SwitchCounts]:
-    """By the kernel's own statistics of this namespace's interfaces."""
+    """Goes by the kernel's own statistics of this namespace's interfaces."""
     with netlink.IPRoute() as ip:
         links = {str(link.get_attr("IFLA_IFNAME")): link for link in ip.get_links()}
     return {

@@ -150,7 +150,7 @@ def _to_vnfs(faces: list[Face]) -> Targets:
 
 
 def _outer(ways: tuple[Path, ...]) -> list[tuple[str, str]]:
-    """For each wire the rings up to the bridge outside, and down from it."""
+    """Has for each wire the rings up to the bridge outside, and down from it."""
     if len(ways) == 1:
         return [("up", "down")]
     return [(f"up{i}", f"down{i}") for i in range(len(ways))]

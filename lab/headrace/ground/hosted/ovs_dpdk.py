@@ -88,7 +88,7 @@ def settings(on: OnSwitch, prefix: str) -> list[str]:
 
 
 def flows(ports: tuple[SwitchPort, ...]) -> list[str]:
-    """To whoever has the address; what is for nobody is dropped (fail_mode=secure)."""
+    """Lead to whoever has the address; what is for nobody is dropped (fail_mode=secure)."""
     return [f"dl_dst={one.mac},actions=output:{number}" for number, one in enumerate(ports, 1)]
 
 

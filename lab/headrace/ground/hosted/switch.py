@@ -13,7 +13,7 @@ from headrace.engine.link_counts import DeviceCounts, PortCounts
 
 @dataclass(frozen=True)
 class SwitchCounts:
-    """As the switch sees a port: what came from its owner is `rx`."""
+    """What the switch sees of a port: what came from its owner is `rx`."""
 
     rx_packets: int
     tx_packets: int
@@ -40,10 +40,10 @@ class Switch:
         return []
 
     def wait_up(self) -> None:
-        """Until all of its ports carry packets."""
+        """Waits until all of its ports carry packets."""
 
     def counts(self) -> dict[tuple[str, str], SwitchCounts]:
-        """By owner and port."""
+        """Counts by owner and port."""
         return {}
 
 

@@ -34,8 +34,8 @@ class Handed:
         self._sets: list[str] = []
 
     def machine(self, m: GuestMachine, scratch: Path) -> GuestMachine:
-        """With every path of the host's replaced by a descriptor's. `scratch`: a folder for what
-        its disks' snapshots take, which its user may write."""
+        """The machine with every path of the host's replaced by a descriptor's. `scratch`: a folder
+        for what its disks' snapshots take, which its user may write."""
         scratch.mkdir(exist_ok=True)
         scratch.chmod(0o777)  # nobody else gets to it: the run's folder is the lab's alone
         return replace(
@@ -60,7 +60,7 @@ class Handed:
         return descriptor
 
     def _set(self, file: Path, flags: int = os.O_RDONLY) -> Path:
-        """As QEMU's own code for files takes it (`-add-fd`)."""
+        """The set as QEMU's own code for files takes it (`-add-fd`)."""
         number = len(self._sets) + 1
         self._sets.append(f"fd={self._open(file, flags)},set={number}")
         return Path(f"/dev/fdset/{number}")

@@ -59,11 +59,11 @@ class HostedVnf(ABC):
 
     @abstractmethod
     def kill(self) -> None:
-        """As a crash would: nothing is asked. It can be started again."""
+        """It ends as by a crash: nothing is asked. It can be started again."""
 
     @abstractmethod
     def close(self) -> None:
-        """After ask_to_quit, so that many end at once."""
+        """Is called after ask_to_quit, so that many end at once."""
 
     def connect(self) -> None:
         deadline = time.monotonic() + _START_S
@@ -81,7 +81,7 @@ class HostedVnf(ABC):
             self._float()
 
     def not_linked(self) -> HeadraceError:
-        """After `link_s`."""
+        """What is said after `link_s`."""
         return HeadraceError(f"links of {self.vnf.name} not up after {self.link_s:g} s")
 
     @property

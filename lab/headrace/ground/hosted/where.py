@@ -146,7 +146,7 @@ def whereabouts(
 
 
 def placement_finding(places: Sequence[Whereabouts]) -> Finding:
-    """For a trial's audit."""
+    """What a trial's audit is told of it."""
     astray = [line for engine in places for line in engine.astray()]
     text = f"Threads and memory of {', '.join(one.name for one in places)} are where placed."
     if astray:
@@ -155,7 +155,7 @@ def placement_finding(places: Sequence[Whereabouts]) -> Finding:
 
 
 def keep_places(bundle: Path | None, deployment: str, places: Sequence[Whereabouts]) -> None:
-    """Beside what is known of the run's other deployments."""
+    """Puts it beside what is known of the run's other deployments."""
     if bundle is None:
         return
     file = bundle / "samples" / WHERE_FILE
