@@ -108,7 +108,7 @@ class ElasticModel(Protocol):
     def buckets(self) -> int: ...
     @property
     def change_s(self) -> float:
-        """Until a new lcore works, and has the buckets that an even spread gives it."""
+        """Seconds until a new lcore works, and has the buckets that an even spread gives it."""
 
     def carries_pps(self, lcores: int) -> float:
         """What each of so many carries at most."""
@@ -165,4 +165,5 @@ class Operable(Protocol):
         """Where its figures come from."""
 
     def plant(self, lcores: int, repetition: int) -> Plant:
-        """At its beginning, with so many lcores. All plants of a repetition have the same load."""
+        """The plant at its beginning, with so many lcores. All plants of a repetition have the same
+        load."""

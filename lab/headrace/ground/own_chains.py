@@ -163,7 +163,7 @@ def _other(experiment: Experiment, engine: Path, doc: Document) -> Description:
 def _with(
     functions: tuple[Path, ...], description: Description, experiment: Experiment, doc: Document
 ) -> Description:
-    """With those of the spec's shared objects, which the engine tries to load here."""
+    """Describes it with those of the spec's shared objects, which the engine tries to load here."""
     at = ("deployment", "functions")
     if (kind := experiment.hosting.kind) != "inline":
         raise doc.error(at, f"hosting is {kind}; allowed: with hosting inline")
@@ -179,5 +179,5 @@ def _with(
 
 @cache
 def _announce(program: Path) -> None:
-    """Before it is asked for the first time what it can do."""
+    """Says so before it is asked for the first time what it can do."""
     print(f"headrace: the spec has {printable(str(program))} run", file=sys.stderr, flush=True)

@@ -19,7 +19,8 @@ class Unbounded(Exception):
 def run_bounded(
     command: Sequence[str], timeout_s: float, most: int = OUTPUT_MOST
 ) -> subprocess.CompletedProcess[str]:
-    """As subprocess.run with its output captured; Unbounded where it says or takes too much."""
+    """Works as subprocess.run with its output captured; Unbounded where it says or takes too
+    much."""
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:

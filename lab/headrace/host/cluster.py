@@ -46,7 +46,8 @@ def _client() -> Any:
 
 
 class Cluster:
-    """By the kubeconfig (KUBECONFIG, ~/.kube/config), or as a pod of the cluster's own."""
+    """It is reached by the kubeconfig (KUBECONFIG, ~/.kube/config), or as a pod of the cluster's
+    own."""
 
     def __init__(self, context: str | None = None, kubeconfig: str | None = None) -> None:
         """`kubeconfig`: of a run before, instead of what the environment says now."""
@@ -228,7 +229,7 @@ class Cluster:
         self._until_gone(f"pods of {namespace}", lambda: not self.pods(namespace))
 
     def delete_namespace(self, name: str) -> bool:
-        """With all that it owns; waits for its end. False: it was not there."""
+        """Deletes it with all that it owns; waits for its end. False: it was not there."""
         if not self.has_namespace(name):
             return False
 

@@ -71,7 +71,7 @@ def remove(name: str) -> bool:
 
 
 def sweep(cluster: Cluster, namespace: str, what: Sweep) -> None:
-    """Once no pod uses them: by a pod in each node's own network."""
+    """Removes them once no pod uses them, by a pod in each node's own network."""
     cluster.delete_pods(namespace)
     for node in what.nodes:
         cluster.create(_sweeper(namespace, what, node))

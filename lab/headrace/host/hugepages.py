@@ -126,7 +126,7 @@ def until(enough: Callable[[], bool], seconds: float = WAIT_S) -> bool:
 
 
 def wait_for(megabytes: int, seconds: float = WAIT_S) -> bool:
-    """Until so much is free; whether it is."""
+    """Waits until so much is free; says whether it is."""
     return until(lambda: (pages := pool()) is not None and not lacking(megabytes, pages), seconds)
 
 

@@ -21,7 +21,7 @@ _holders = 0
 
 
 def catch() -> None:
-    """From now on, in the main thread."""
+    """Catches them from now on, in the main thread."""
     signal.signal(signal.SIGTERM, _interrupt)
     # A shell that starts a job in the background has it ignore SIGINT; a script still wants it.
     signal.signal(signal.SIGINT, _interrupt)

@@ -113,8 +113,8 @@ def _starting(process: Path) -> set[bytes]:
 
 
 def _remove_containers(names: list[str]) -> list[str]:
-    """By whatever tool they were made. A daemon may be at making one whose asker was killed: it is
-    asked until it has none any more."""
+    """Removes them by whatever tool they were made. A daemon may be at making one whose asker was
+    killed: it is asked until it has none any more."""
     done: list[str] = []
     for one in installed():
         for _ in range(1 if one.name == "podman" else _ASKED_AT_MOST):

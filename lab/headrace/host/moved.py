@@ -28,7 +28,7 @@ class Moved(Record):
 
 
 def move(interface: str, namespace: str, ledger: Ledger) -> None:
-    """Into a named namespace; the ledger brings it back."""
+    """Moves it into a named namespace; the ledger brings it back."""
     here = _NET / interface
     was = Moved(
         interface=interface,
@@ -60,7 +60,7 @@ def restore_address(text: str) -> bool:
 
 
 def bring_back(text: str) -> bool:
-    """To where it came from, as it was. False: it is not in that namespace any more."""
+    """Moves it to where it came from, as it was. False: it is not in that namespace any more."""
     was = Moved.model_validate_json(text)
     home = _named(was.home)
     if home is None or not (_NAMESPACES / was.namespace).exists():

@@ -107,7 +107,7 @@ class OpenVswitch:
         return done.stdout
 
     def _run(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """In the namespace that the calling thread is in."""
+        """Runs it in the namespace that the calling thread is in."""
         return subprocess.run(
             [find_tool(name), *arguments],
             capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False,
@@ -140,7 +140,7 @@ class OpenVswitch:
         return set(_ENABLED.findall(self.ask("dpif-netdev/pmd-rxq-show")))
 
     def last_error(self) -> str:
-        """As its log has it."""
+        """The error as its log has it."""
         log = self.directory / f"{VSWITCHD}.log"
         errors = [line for line in log.read_text(errors="replace").splitlines() if "|ERR|" in line]
         return errors[-1].rpartition("|")[2] if errors else "its log has no error"

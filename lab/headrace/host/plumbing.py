@@ -119,7 +119,8 @@ def within(name: str, work: Callable[[], T]) -> T:
 
 
 def _in_thread(work: Callable[[], T]) -> T:
-    """In a thread of its own, since a thread that has changed its namespace is of no other use."""
+    """Calls it in a thread of its own, since a thread that has changed its namespace is of no other
+    use."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(work).result()
 
@@ -180,7 +181,7 @@ def offload(interface: str, name: str, *, on: bool) -> None:
 
 
 def no_forwarding() -> None:
-    """In the current namespace: somebody in user space does it, and once is enough."""
+    """Ends it in the current namespace: somebody in user space does it, and once is enough."""
     Path("/proc/sys/net/ipv4/ip_forward").write_text("0")
 
 
@@ -218,7 +219,7 @@ def counts(namespace: str) -> dict[str, InterfaceCount]:
 
 
 def counts_here() -> dict[str, InterfaceCount]:
-    """In the namespace that this process is in."""
+    """Counts in the namespace that this process is in."""
     counts = {}
     with netlink.IPRoute() as ip:
         for link in ip.get_links():

@@ -48,7 +48,7 @@ def run(namespace: str, command: Sequence[str]) -> str:
 
 
 def cpu_mask(cpus: Iterable[int]) -> str:
-    """As the kernel prints bitmaps: groups of 32 bits."""
+    """The mask as the kernel prints bitmaps: groups of 32 bits."""
     value = sum(1 << c for c in cpus)
     groups: list[str] = []
     while value or not groups:

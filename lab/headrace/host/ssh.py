@@ -83,7 +83,7 @@ class SshProgram:
                 self._why = f"`{self._command}` ended: {process.exit_signal or process.exit_status}"
 
     async def _talk(self, process: Any) -> None:
-        """Until the program has ended, which it does when its input has."""
+        """Talks until the program has ended, which it does when its input has."""
         reader, writer = await asyncio.open_connection(sock=self._theirs, limit=_CHUNK_BYTES)
         there = asyncio.create_task(_until_lost(self._in(reader, process.stdin)))
         words = asyncio.create_task(_until_lost(self._err(process.stderr)))

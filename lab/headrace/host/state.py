@@ -38,7 +38,7 @@ def state_directories() -> list[Path]:
 
 
 def _own(directory: Path) -> bool:
-    """In /tmp anybody could have made a directory of that name."""
+    """Looks whose it is: in /tmp anybody could have made a directory of that name."""
     try:
         status = directory.lstat()
     except FileNotFoundError:
@@ -112,8 +112,8 @@ class RunState:
 
 @contextmanager
 def run_state() -> Iterator[RunState]:
-    """For as long as something runs. What runs that were killed had left is undone first; no signal
-    breaks off what this one leaves."""
+    """The state is there for as long as something runs. What runs that were killed had left is
+    undone first; no signal breaks off what this one leaves."""
     interrupts.hold()
     try:
         state = RunState()

@@ -58,8 +58,8 @@ def server_named(doc: Document, given: str) -> Path:
 
 
 def server_given(doc: Document, given: str) -> Path:
-    """As on a command line: the name of a server that headrace describes, or a path from where the
-    user is, or else beside the spec."""
+    """A server as a command line has it: the name of a server that headrace describes, or a path
+    from where the user is, or else beside the spec."""
     own = shipped("servers") / f"{given}.yaml"
     if given and not own.is_file() and (here := Path(given)).is_file():
         return here.resolve()

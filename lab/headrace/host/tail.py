@@ -11,7 +11,7 @@ MOST_BYTES = 1 << 16
 
 
 def tail(file: Path) -> str:
-    """At most its last 64 KiB, as text without the zeros of a hole; OSError: there is no such
+    """Reads at most its last 64 KiB, as text without the zeros of a hole; OSError: there is no such
     file, or it is a link."""
     opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(opened, "rb") as end:

@@ -158,5 +158,6 @@ def last_words(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """As a terminal may be given what a container wrote: no escape sequences, not without end."""
+    """The text as a terminal may be given what a container wrote: no escape sequences, not without
+    end."""
     return "".join(c if c.isprintable() else "?" for c in text[:_WORDS_MOST])

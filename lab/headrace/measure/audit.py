@@ -171,8 +171,8 @@ def _late(facts: Facts) -> Finding | None:
 
 
 def _share(seconds: float, of: float) -> float:
-    """At most all: the kernel counts stolen time in ticks, and a pause that began before the first
-    reading is counted when it ends."""
+    """It is all at most: the kernel counts stolen time in ticks, and a pause that began before the
+    first reading is counted when it ends."""
     return min(1.0, seconds / of) if of > 0 else 0.0
 
 

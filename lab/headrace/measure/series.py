@@ -150,7 +150,7 @@ class TrialSeries:
         return trials
 
     def _usual_trial(self, load_pps: float, phase: Phase) -> list[Trial]:
-        """With lcores where they are in most of the run, or the last of some tries."""
+        """A trial with lcores where they are in most of the run, or the last of some tries."""
         trials = self._trial(load_pps, self._measure.trial, phase)
         for _ in range(RETRIES_OF_LOAD):
             if not self._book.ran_elsewhere():
@@ -243,7 +243,7 @@ class TrialSeries:
         return False
 
     def _pause(self) -> None:
-        """Until what disturbed a trial has passed: it would disturb the next one, too."""
+        """Waits until what disturbed a trial has passed: it would disturb the next one, too."""
         began = time.monotonic()
         while self._paused_s + (time.monotonic() - began) < self._measure.patience:
             share = self._deployed.left_alone(LOOK_S)

@@ -66,7 +66,7 @@ Report = Callable[[Path, bool], object]
 
 
 class Session:
-    """To be had by `session` only, which ends it."""
+    """It is had by `session` only, which ends it."""
 
     def __init__(self, bundle: BundleWriter, progress: Progress, wait_s: float) -> None:
         self.bundle, self.progress = bundle, progress
@@ -187,8 +187,9 @@ class Session:
                     TrialSeries(self, deployed, point, offer, None).saturate()
 
     def capacity(self, point: Point, offer: Offer, repetition: int) -> Capacity | None:
-        """By all trials of this point in the comparison and in this repetition: in the state of the
-        machine that most of the session's are of, or if it never was in that, in its own."""
+        """It goes by all trials of this point in the comparison and in this repetition: in the
+        state of the machine that most of the session's are of, or if it never was in that, in its
+        own."""
         starts = self._starts.of(point, offer, (0, repetition))
         return capacity(starts, self._starts.lines()) or capacity(starts)
 
@@ -383,7 +384,8 @@ _NEEDED = ("hdrh.histogram", "headrace.model.undisturbed", "pyroute2")
 
 
 def _load() -> None:
-    """Before lcores are held: beside an engine that polls there is little time for it."""
+    """Loads them before lcores are held: beside an engine that polls there is little time for
+    it."""
     for name in _NEEDED:
         importlib.import_module(name)
 

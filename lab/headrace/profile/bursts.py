@@ -57,7 +57,7 @@ def _part(seen: Sequence[PricedPart], burst: int) -> PricedPart:
 
 
 def _apart(seen: Sequence[PricedPart]) -> list[PricedPart]:
-    """By their bursts, those left out that are like a smaller one."""
+    """Orders them by their bursts, those left out that are like a smaller one."""
     kept: list[PricedPart] = []
     for one in sorted(seen, key=lambda part: part.burst):
         if one.burst > 0 and (not kept or one.burst > _ALIKE * kept[-1].burst):

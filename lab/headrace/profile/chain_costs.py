@@ -244,7 +244,7 @@ def nf_cost(name: str, near: AnyCosts, far: AnyCosts, spread: AnyCosts) -> NfCos
 
 
 def _both(mean: float, further: float) -> tuple[float, float]:
-    """For packets from the same lcore, and for those from another: there are as many."""
+    """Means for packets from the same lcore, and for those from another: there are as many."""
     return max(0.0, mean - further / 2), max(0.0, mean + further / 2)
 
 

@@ -126,7 +126,8 @@ def _function(profile: Profile, each: float) -> dict[str, Any]:
 
 
 def _over_points(profile: Profile) -> float:
-    """By how much repetitions of one point differ from their median, the median of all points."""
+    """Says by how much repetitions of one point differ from their median, the median of all
+    points."""
     widths = [
         (point.cost.nf.max - point.cost.nf.min) / 2 / point.cost.nf.median
         for point in profile.points

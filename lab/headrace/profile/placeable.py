@@ -129,7 +129,7 @@ class Placeable:
         return range(first, min(first + self._cache, end))
 
     def cpu(self, area: int, lcore: int, threads: int) -> int:
-        """As Linux numbers them on the area's server."""
+        """CPUs as Linux numbers them on the area's server."""
         core, thread = divmod(lcore, threads)
         cores = self.server.sockets * self.server.cores_per_socket
         return self._cores(area % self._areas)[core] + thread * cores
@@ -207,7 +207,7 @@ class Placeable:
 
     @cached_property
     def _tables(self) -> Mapping[str, list[WorkingSet]]:
-        """By chain, as on the first core; in bytes."""
+        """Tables by chain, as on the first core; in bytes."""
         return {one.chain: self._sets(one) for one in self.experiments}
 
     def _sets(self, one: Experiment) -> list[WorkingSet]:

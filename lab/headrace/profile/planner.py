@@ -95,7 +95,8 @@ class Planner:
         self.say(f"  {text}")
 
     def _costs(self, experiment: Experiment) -> _Costs:
-        """With the lcores that the chain may have, and which functions may run side by side."""
+        """Costs with the lcores that the chain may have, and which functions may run side by
+        side."""
         priced = self._from_profiles(experiment) if self.stored else self._measured(experiment)
         problem = priced.problem
         if len(self.cpus) > _LCORES_SHARED:

@@ -231,8 +231,8 @@ def one_segment(plan: Plan, ways: Sequence[Path]) -> Plan:
 
 
 def warm_up(up: RunningPoint) -> None:
-    """Until nearly all flows have been seen. A chain that learns them carries far fewer packets/s
-    than one that knows them, so that packets are counted, not seconds."""
+    """Sends until nearly all flows have been seen. A chain that learns them carries far fewer
+    packets/s than one that knows them, so that packets are counted, not seconds."""
     wanted = _WARM_EACH * up.one.experiment.flows
     seconds, left = max(_WARM_S, wanted / _WARM_PPS), _WARM_MAX_S
     seen, spent = 0, 0.0

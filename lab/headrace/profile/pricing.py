@@ -268,7 +268,8 @@ def _hop(seen: Sequence[_Seen], what: str, i: int, cpu: int | None) -> Hop:
         return median(one.cycles for one in once) if once else None
 
     def further(replicated: bool) -> float:
-        """From near to apart, over the functions that were seen in both."""
+        """What a packet costs more from near to apart, over the functions that were seen in
+        both."""
         pairs = []
         for j in {one.nf for one in seen if one.what == what}:
             near, apart = (

@@ -131,7 +131,7 @@ def with_pareto(rows: Sequence[ServersNeeded]) -> tuple[ServersNeeded, ...]:
 
 
 def _better(a: ServersNeeded, b: ServersNeeded) -> bool:
-    """As good in cost, rate and delay, and better in one of them."""
+    """It is as good in cost, rate and delay, and better in one of them."""
     if a.usd is None or b.usd is None or a.latency_us is None or b.latency_us is None:
         return False
     here = a.usd, -a.rate_pps, a.latency_us

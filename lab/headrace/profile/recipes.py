@@ -77,7 +77,7 @@ def _monitor(settings: Settings, folder: Path) -> Recipe:
 
 
 def _l3fwd(settings: Settings, folder: Path) -> Recipe:
-    """As many /32 routes as entries, all of them looked up: Zheng et al.'s state for L3FWD."""
+    """Has as many /32 routes as entries, all of them looked up: Zheng et al.'s state for L3FWD."""
     routes, targets = folder / f"routes-{settings.state}", folder / f"targets-{settings.state}"
     if not routes.exists():
         addresses = _routes(settings.state)

@@ -52,7 +52,7 @@ class Case:
         )
 
     def keep(self, lines: Mapping[frozenset[int], float]) -> None:
-        """Only samples of that state, where there are some."""
+        """Keeps only samples of that state, where there are some."""
         for samples in (self.samples, *self.partial.values()):
             samples[:] = [s for s in samples if s.of_state(lines)] or samples
 
@@ -126,7 +126,7 @@ def _measure(bench: Bench, case: Case, count: int) -> None:
 
 
 def _warm(up: RunningPoint, seconds: float, rate_pps: float) -> PointSample:
-    """At a load that has gone on until all flows were met twice, or for _COLD_MOST_S."""
+    """Warm is a load that has gone on until all flows were met twice, or for _COLD_MOST_S."""
     cold = min(_COLD_MOST_S, max(_COLD_S, _MET * up.one.experiment.flows / rate_pps))
     sample = points.sample(up, cold + seconds, rate_pps)
     return replace(sample, replicas=settled(sample.replicas, all_slices(up.engine), cold))

@@ -125,7 +125,7 @@ class SettledPlacement:
             )
 
     def _load(self, load: int) -> float:
-        """As a share of an lcore."""
+        """The load as a share of an lcore."""
         return load / self.mode.speed * self._factor
 
     def _lcores(self) -> Iterator[UsedLcore]:

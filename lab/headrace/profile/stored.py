@@ -136,7 +136,7 @@ def _spread_further(profile: Profile, base: Settings, wanted: Settings) -> float
 
 
 def _along(known: Sequence[tuple[float, float]], value: float) -> float:
-    """Between two points along the logarithm, as cache levels are."""
+    """Interpolates between two points along the logarithm, as cache levels are."""
     xs, ys = [math.log(x) for x, _ in known], [y for _, y in known]
     return float(np.interp(math.log(max(1.0, value)), xs, ys))
 

@@ -263,7 +263,7 @@ def _corun(
     cpu: int,
     thrash_bytes: int,
 ) -> tuple[MedianRange, MedianRange]:
-    """In turn, so that a machine that slows down does so for both."""
+    """Takes them in turn, so that a machine that slows down does so for both."""
     placement: Placement = "one-segment"
     data = study(wanted, settings, folder)
     one = points.prepare_at(bench, data, placement, f"profile of {wanted.nf}")

@@ -128,8 +128,9 @@ def _measure(bench: Bench, one: EnginePoint, into: Verified, rate_pps: float | N
 
 
 def _latencies(up: RunningPoint, rate_pps: float, into: Verified) -> None:
-    """By slices of 10 ms: another process, or the host, takes an lcore for milliseconds now and
-    then, which is no layout's doing; what comes some hundred times a second is in every slice."""
+    """Goes by slices of 10 ms: another process, or the host, takes an lcore for milliseconds now
+    and then, which is no layout's doing; what comes some hundred times a second is in every
+    slice."""
     cold = max(_COLD_S, _MET * up.one.experiment.flows / rate_pps)
     for _ in range(_AT_LOAD):
         trial = up.trial(cold + _AT_LOAD_S, rate_pps)

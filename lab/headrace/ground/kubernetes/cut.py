@@ -181,7 +181,7 @@ def _segment(
 
 
 def on_cpus(plan: Plan, cpus: Mapping[int, int]) -> Plan:
-    """With the lcores that its pod has."""
+    """The plan with the lcores that its pod has."""
     segments = tuple(
         one.model_copy(update={"cpus": tuple(cpus[cpu] for cpu in one.cpus)})
         for one in plan.segments

@@ -30,7 +30,7 @@ class EnginePods:
 
 
 def folder_of(namespace: str) -> str:
-    """On the node: sockets by which its pods meet."""
+    """The folder on the node: sockets by which its pods meet."""
     return f"/run/{namespace}"
 
 

@@ -104,7 +104,7 @@ class PodPoint(AppliancePoint):
 
     @property
     def study(self) -> Study:
-        """Without the layers of the lab's own machine, where nothing of it runs."""
+        """The study without the layers of the lab's own machine, where nothing of it runs."""
         return super().study.model_copy(update={"collect": Collect(layers=())})
 
     @contextmanager

@@ -346,7 +346,7 @@ def _merging(mirror: str) -> list[str]:
 
 
 def rights(capabilities: Sequence[str]) -> Body:
-    """As containers without Kubernetes have them (host/runtime.py)."""
+    """Rights as containers without Kubernetes have them (host/runtime.py)."""
     return {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"], "add": sorted(capabilities)},

@@ -75,7 +75,7 @@ def destinations(vnfs: int, routes: int, flows: int) -> list[str]:
 
 
 def write_addresses(file: Path, addresses: Iterable[str]) -> None:
-    """As a source reads them."""
+    """Writes them as a source reads them."""
     file.write_text("".join(f"{one}\n" for one in addresses))
 
 

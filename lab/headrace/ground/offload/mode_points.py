@@ -138,7 +138,7 @@ class Learning(DeployedEngine):
 
 @contextlib.contextmanager
 def _fed(many: Many, updates: float, engine: RunningEngine) -> Iterator[None]:
-    """With the routes of the VNFs come over FPM, and changing at this rate."""
+    """Runs with the routes of the VNFs come over FPM, and changing at this rate."""
     ports = ",".join(str(FPM_PORT + i) for i in range(many.vnfs))
     command = [sys.executable, "-m", "headrace.ground.offload.fpm", "--ports", ports]
     command += ["--routes", str(many.routes), "--rate", str(updates), "--seconds", "86400"]

@@ -24,7 +24,7 @@ LEARN = {"frr": "fpm", "bird": "kernel", "none": "kernel"}
 
 
 def interfaces(spec: OffloadService) -> Iterator[tuple[str, str, Interface]]:
-    """In the order that the engine numbers them."""
+    """Interfaces in the order that the engine numbers them."""
     for name, vnf in spec.vnfs.items():
         for device, interface in vnf.interfaces.items():
             yield name, device, interface

@@ -96,7 +96,7 @@ def _uneven(experiment: Experiment, layout: Layout) -> tuple[float, ...]:
 
 
 def backwards(placement: Placement) -> Placement:
-    """As reverse traffic meets it."""
+    """The same as reverse traffic meets it."""
     segments = tuple(replace(s, nodes=s.nodes[::-1]) for s in placement.segments[::-1])
     return replace(placement, segments=segments)
 

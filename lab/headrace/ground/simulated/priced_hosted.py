@@ -89,8 +89,8 @@ class HostedLayout(PricedLayout):
         return self.names.get(cpu, super()._called(cpu))
 
     def source_pps(self) -> float:
-        """By its lcore: what that does before a packet leaves it is for all, the rest for what
-        comes back."""
+        """It is limited by its lcore: what that does before a packet leaves it is for all, the rest
+        for what comes back."""
         [source] = self.stages[0]
         hz, cycles = self.problem.tsc_hz, self.busiest()
         alone = cycles.pop(source.cpu)
@@ -144,7 +144,7 @@ class HostedLayout(PricedLayout):
         return max(len(one.cpus) for one in self.way if one.vnf)
 
     def way_at(self, load_pps: float) -> list[tuple[QueueStage, ...]]:
-        """Without VNFs that stand by. One that shares its lcore has its own turns there."""
+        """The way without VNFs that stand by. One that shares its lcore has its own turns there."""
         queues, _ = self.queues(load_pps)
         return [
             tuple(
@@ -223,7 +223,7 @@ def priced_hosted(
     count: Mapping[str, int],
     corner: float = 0.0,
 ) -> HostedLayout:
-    """As `priced`; `bare` says where the VNFs are."""
+    """Works as `priced`; `bare` says where the VNFs are."""
     cost = _polls_of(home, server)
     carrying = bare.chains[: experiment.hosting.carrying]
     vnfs = [one for chain in carrying for one in chain]
@@ -287,7 +287,7 @@ def _slice_us(
     standing: Sequence[int],
     experiment: Experiment,
 ) -> float:
-    """By how many processes want the lcore that most of them want."""
+    """Goes by how many processes want the lcore that most of them want."""
     if server.scheduler is None:
         return cost.slice_us.value
     polling = standing if experiment.hosting.wait == "poll" else ()

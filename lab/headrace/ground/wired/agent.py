@@ -69,7 +69,7 @@ def guarded(work: Callable[[], None]) -> NoReturn:
 
 
 def serve(about: About) -> None:
-    """Until the input ends. `about`: what the environment says of this machine."""
+    """Serves until the input ends. `about`: what the environment says of this machine."""
     importlib.import_module("pyroute2")  # now: beside an engine that polls there is little time
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     over = threading.Event()

@@ -43,7 +43,7 @@ def whole_numbers(text: str) -> dict[str, int] | None:
 
 
 class Console(Protocol):
-    """By which a device that goes on running is asked, instead of by commands."""
+    """A device that goes on running is asked by it, instead of by commands."""
 
     def forwards(self) -> bool:
         """Whether it has begun to."""

@@ -155,7 +155,7 @@ class DeployedWired(DeployedEngine):
         return own.model_copy(update={"processes": (*own.processes, *more)})
 
     def seen(self, observation: Observation, reading: Reading) -> Observation:
-        """With what the tester's own ports did: their losses are not the chain's."""
+        """Adds what the tester's own ports did: their losses are not the chain's."""
         counters, facts = observation.figures.counters, observation.facts
         assert counters is not None
         ways = [way for way in self.ways if observation.direction in (way.direction, "both")]

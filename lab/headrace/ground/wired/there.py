@@ -244,13 +244,13 @@ class ThereEngine(RunningEngine):
 
 
 def at_home(plan: Plan) -> Plan:
-    """With the numbers that its lcores have on their server."""
+    """The same with the numbers that its lcores have on their server."""
     first = min(cpu for segment in plan.segments for cpu in segment.cpus)
     return moved(plan, -(first // LCORES) * LCORES)
 
 
 def moved(plan: Plan, by: int) -> Plan:
-    """With its segments on CPUs whose numbers are so much higher."""
+    """The same with its segments on CPUs whose numbers are so much higher."""
 
     def segment(one: PlanSegment) -> PlanSegment:
         beside = one.parallel

@@ -52,7 +52,7 @@ def _cpuinfo(root: Path) -> dict[str, str]:
 
 
 def _meminfo(path: Path, key: str) -> int | None:
-    """In bytes. A node's lines begin with `Node 0`."""
+    """Figures in bytes. A node's lines begin with `Node 0`."""
     for line in (text(path) or "").splitlines():
         words = line.split()
         if key in words:

@@ -13,7 +13,7 @@ _ENOUGH = 0.02  # of an equal share, beyond which an lcore gives a bucket away
 
 
 def chosen(used: Sequence[int], count: int, most: int) -> tuple[int, ...]:
-    """So many lcores: the first of those that are used, and then the first that are free."""
+    """Takes so many lcores: the first of those that are used, and then the first that are free."""
     kept = sorted(used)[:count]
     free = (one for one in range(most) if one not in used)
     return tuple(

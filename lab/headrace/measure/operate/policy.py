@@ -44,7 +44,7 @@ class BusyMeans:
     _seen_s: float = 0.0
 
     def load(self, situation: PlantSituation) -> dict[int, float] | None:
-        """By lcore in use, at the end of a tick; None: it goes on."""
+        """The load by lcore in use, at the end of a tick; None: it goes on."""
         seen = situation.seen
         busy = seen.busy * seen.seconds
         self._sum = busy if self._sum is None else self._sum + busy
@@ -96,8 +96,8 @@ class Sizing:
         return low
 
     def needed(self, pps: float, uneven: float = 1.0, dearer: float = 1.0) -> int:
-        """For this load, where the busiest has `uneven` times an equal share; all there are, where
-        none are enough."""
+        """Lcores for this load, where the busiest has `uneven` times an equal share; all there are,
+        where none are enough."""
         for lcores in range(1, self.model.most):
             if self.keeps(lcores, pps / lcores * uneven, dearer):
                 return lcores
