@@ -26,7 +26,7 @@ _USED_UP = 0.9  # of its `cpus`: the rest is what a VNF waited for in between
 
 
 def compared(reached: Sequence[Reached], cpus: int | None = None) -> list[Compared]:
-    """For each network and workload: the bottleneck, if one can be named, and the evidence.
+    """Names for each network and workload the bottleneck, if one can be named, and the evidence.
     `cpus`: of the machine, where that is known."""
     groups: dict[tuple[str, str], list[Reached]] = {}
     for one in reached:
@@ -121,8 +121,8 @@ def _exhausted(reached: Sequence[Reached], sentences: list[str]) -> str | None:
 
 
 def _busiest(reached: Sequence[Reached], sentences: list[str], here: int | None) -> str | None:
-    """By the CPU that its containers used in the chains' trials, the kernel's work on their packets
-    included; what forwards between them counts as well, by its name."""
+    """Goes by the CPU that its containers used in the chains' trials, the kernel's work on their
+    packets included; what forwards between them counts as well, by its name."""
     used: dict[str, list[float]] = {}
     all_: list[float] = []
     charged = True

@@ -31,7 +31,7 @@ class Compared(Record):
 
 
 class _AllCompared(RootModel[tuple[Compared, ...]]):
-    """As the file has them."""
+    """Comparisons as the file has them."""
 
 
 def read_compared(samples: Path) -> tuple[Compared, ...]:

@@ -243,9 +243,9 @@ def _sharing(name: str | None, parts: Sequence[Part]) -> list[Part]:
 
 
 def _carries(part: Part, carried: float) -> str:
-    """With the interval, in which all lies that was measured: starts differ. A trial may carry more
-    than the estimate, by chance or as its machine was another (model/lines_between.py); the
-    estimate is not called the most then."""
+    """Says it with the interval, in which all lies that was measured: starts differ. A trial may
+    carry more than the estimate, by chance or as its machine was another (model/lines_between.py);
+    the estimate is not called the most then."""
     if part.sampled is None:
         return f"can carry {pps(part.capacity_pps)}"
     low, high = part.sampled.pps.low, part.sampled.pps.high

@@ -98,7 +98,7 @@ def halved(
 
 
 def _after(point: CampaignPoint, runs: int) -> float:
-    """By the runs that all have which were compared, lest more of them tell another story."""
+    """Goes by the runs that all have which were compared, lest more of them tell another story."""
     values = [value for run in point.runs[:runs] for value in run]
     return median(values) if values else 0.0
 

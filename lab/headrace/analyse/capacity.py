@@ -216,8 +216,8 @@ def _together(replicas: Sequence[ReplicaReading], values: Sequence[float | None]
 def _share_of_lcore(
     replicas: Sequence[ReplicaReading], counters: Counters, capacity: Capacity | None
 ) -> float | None:
-    """By the cycles that the capacity rests on, so that one divides into the other: of undisturbed
-    slices, where all that share the lcore have them, or else of the trial."""
+    """Goes by the cycles that the capacity rests on, so that one divides into the other: of
+    undisturbed slices, where all that share the lcore have them, or else of the trial."""
     busiest = max(replicas, key=_busy_cycles, default=None)
     if busiest is None:
         return None

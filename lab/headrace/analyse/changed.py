@@ -103,7 +103,7 @@ def leaves(name: str, a: Any, b: Any) -> Iterator[Change]:
 
 
 def _elements(a: list[Any], b: list[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """By their names where all have one, as paths in a spec do; else by their index."""
+    """Names them by their names where all have one, as paths in a spec do; else by their index."""
     if all(_named(values) for values in (a, b)):
         return {f".{v['name']}": v for v in a}, {f".{v['name']}": v for v in b}
     return {f"[{i}]": v for i, v in enumerate(a)}, {f"[{i}]": v for i, v in enumerate(b)}

@@ -88,7 +88,7 @@ def _partly(bundle: Bundle) -> bool:
 
 
 def run_claims(judged: Sequence[JudgedClaim]) -> tuple[JudgedClaim, ...]:
-    """Without those that nobody ran, of which a tally has the number."""
+    """Leaves out those that nobody ran, of which a tally has the number."""
     return tuple(one for one in judged if one.verdict != "not-run")
 
 

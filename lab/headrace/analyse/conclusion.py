@@ -196,8 +196,9 @@ def _by_capacity(
 def _best_first(
     standings: Sequence[Standing], turns: Turns, known: Mapping[str, Capacity]
 ) -> list[Standing]:
-    """By capacity; but one that is faster in turn than what stands first is first, as starts of
-    these were beside each other. The others' order is by the ratio to it, for the same reason."""
+    """Orders them by capacity; but one that is faster in turn than what stands first is first, as
+    starts of these were beside each other. The others' order is by the ratio to it, for the same
+    reason."""
     first = standings[0]
     for one in standings[1:]:
         if paired(one.execution, first.execution, turns, known).verdict == "faster":
@@ -304,7 +305,8 @@ def _tie(tied: Sequence[Standing], standings: Sequence[Standing], by: str, fixed
 
 
 def _why(one: Standing, other: Standing) -> str:
-    """By the fullest lcores: what a packet costs there, and which cost makes the difference."""
+    """Explains it by the fullest lcores: what a packet costs there, and which cost makes the
+    difference."""
     a, b = one.fullest, other.fullest
     if a is None or b is None:
         return ""

@@ -126,8 +126,8 @@ def _change(change: MetricChange, limit: float) -> tuple[State, str]:
 def judge_pairs(pairs: Iterable[PairedResults], conditions: Sequence[Condition]) -> tuple[
     Judged, ...
 ]:  # fmt: skip
-    """By the interval of a paired ratio: all of it beyond the limit, none of it, or some. Of rates
-    and, where both sides have them, of capacities."""
+    """Goes by the interval of a paired ratio: all of it beyond the limit, none of it, or some. Of
+    rates and, where both sides have them, of capacities."""
     rows = list(pairs)
     judged = []
     for condition in conditions:

@@ -84,8 +84,8 @@ class GroundResults:
 
     @cached_property
     def results(self) -> dict[AskedPoint, list[Result]]:
-        """By what was asked, a result of each repetition. A search that met its goal at no load has
-        no figure."""
+        """Results by what was asked, one of each repetition. A search that met its goal at no load
+        has no figure."""
         every: dict[AskedPoint, list[Result]] = {}
         for one in self.bundle.results():
             fixed = one.goal == "fixed"

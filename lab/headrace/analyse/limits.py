@@ -48,7 +48,7 @@ def in_result(limit: Limit, at: Measurement) -> Limit:
 
 
 def _lost_elsewhere(above: Sequence[Measurement]) -> int:
-    """In front of the chain's parts, which were too slow."""
+    """They were lost in front of the chain's parts, which were too slow."""
     counters = [one.counters for one in above if one.counters is not None]
     rings = [ring.full for one in counters for ring in one.rings.values()]
     links = [out.full for one in counters for r in one.replicas for out in r.outputs.values()]

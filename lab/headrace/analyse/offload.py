@@ -50,7 +50,7 @@ class ModeRate(Record):
 
 
 class ModeDelay(Record):
-    """At one load."""
+    """What it is at one load."""
 
     load_pps: float
     loss_ratio: float
@@ -70,7 +70,7 @@ class OffloadMode(Record):
 
 
 def offload_modes(results: Sequence[Result]) -> list[OffloadMode]:
-    """In the order in which they were measured."""
+    """Modes in the order in which they were measured."""
     modes: dict[str, list[Result]] = {}
     for one in results:
         modes.setdefault(one.execution, []).append(one)
@@ -174,7 +174,7 @@ def ratio(rows: Sequence[Result], base: Sequence[Result] | None) -> float | None
 
 
 def _best_conventional(own: Sequence[Result], rows: Rows) -> float | None:
-    """Against the best mode of the conventional ones."""
+    """Compares with the best mode of the conventional ones."""
     ratios = [ratio(own, base) for mode, base in rows.items() if mode.startswith(_CONVENTIONAL)]
     return min((one for one in ratios if one is not None), default=None)
 

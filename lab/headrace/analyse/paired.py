@@ -24,8 +24,8 @@ Turns = Mapping[str, Sequence[float | None]]
 
 
 def turns_of(trials: Sequence[Trial], chain: str, workload: str) -> dict[str, list[float | None]]:
-    """From the comparison in turn; None: too little of that turn was left alone, or it ran
-    while the machine was in another state than in most."""
+    """Takes them from the comparison in turn; None: too little of that turn was left alone, or it
+    ran while the machine was in another state than in most."""
     usual = usual_trials(trials)
     last: dict[tuple[str, int], float | None] = {}
     turn: dict[str, int] = {}
@@ -43,7 +43,7 @@ def turns_of(trials: Sequence[Trial], chain: str, workload: str) -> dict[str, li
 
 
 def quietest_of(trials: Sequence[Trial], chain: str, workload: str) -> dict[str, Trial]:
-    """For each execution the trial of the comparison, in the machine's commonest state, whose
+    """Finds for each execution the trial of the comparison, in the machine's commonest state, whose
     lcores others took least."""
     quietest: dict[str, Trial] = {}
     usual = usual_trials(trials)
@@ -66,7 +66,8 @@ def _away(one: Trial | None) -> float:
 
 
 def paired(name: str, base: str, turns: Turns, alone: Mapping[str, Capacity]) -> Paired:
-    """By the turns that both have; with fewer than two of them by the capacities themselves."""
+    """Goes by the turns that both have; with fewer than two of them by the capacities
+    themselves."""
     pairs = [
         (a, b)
         for a, b in zip(turns.get(name, ()), turns.get(base, ()), strict=False)

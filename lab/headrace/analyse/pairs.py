@@ -62,7 +62,7 @@ def _by_key(results: Iterable[Result], side: str) -> dict[ResultKey, list[Result
 
 
 def _pair(key: ResultKey, a: Sequence[Result], b: Sequence[Result]) -> PairedResults:
-    """By repetition: what was measured one after the other."""
+    """Pairs by repetition what was measured one after the other."""
     ours = {one.repetition: one for one in a}
     pairs = [(ours[one.repetition], one) for one in b if one.repetition in ours]
     results = PairedResults(

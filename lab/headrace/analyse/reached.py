@@ -18,7 +18,7 @@ NOTICEABLE = 0.1  # differences below are not called differences on a shared mac
 
 @dataclass(frozen=True)
 class Rate:
-    """In the unit of its workload."""
+    """A rate in the unit of its workload."""
 
     median: float
     low: float
@@ -33,7 +33,7 @@ class Rate:
         return (self.high - self.low) / self.median if self.median else 0.0
 
     def above(self, other: Rate) -> bool:
-        """By more than what may be chance."""
+        """It is above by more than what may be chance."""
         return self.low > other.high and self.median >= other.median * (1 + NOTICEABLE)
 
     def gain(self, over: Rate) -> float:
@@ -80,7 +80,7 @@ def rate(results: Sequence[Result]) -> Rate:
 
 
 def reached(bundle: Bundle) -> list[Reached]:
-    """In the order in which they were measured; none where no graph of VNFs was deployed."""
+    """Graphs in the order in which they were measured; none where no graph of VNFs was deployed."""
     graphs = deployed_graphs(bundle)
     by_deployment: dict[tuple[int, str, str], list[Result]] = {}
     for result in bundle.results():

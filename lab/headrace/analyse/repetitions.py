@@ -42,7 +42,7 @@ def together(repetitions: Sequence[Measurement]) -> Measurement:
 
 
 def _limits(each: Sequence[Sequence[Limit]]) -> tuple[Limit, ...]:
-    """For each limit: the median of what was used of it, and all that was lost for it."""
+    """Has for each limit the median of what was used of it, and all that was lost for it."""
     same: dict[tuple[str, str], list[Limit]] = {}
     for one in (one for limits in each for one in limits):
         same.setdefault((one.kind, one.place), []).append(one)

@@ -84,8 +84,8 @@ def parts(path: Path) -> list[EvidencePart]:
 
 
 def deployment(folder: Path, of_study: Sequence[Result]) -> EvidencePart:
-    """By its folder of samples: each trial by those at its ends, or the whole where none is noted
-    that has a result."""
+    """Goes by its folder of samples: each trial by those at its ends, or the whole where none is
+    noted that has a result."""
     samples, results = Samples(folder), {r.trial: r for r in of_study}
     whole = _evidence(folder, samples)
     evidence = tuple(

@@ -99,7 +99,7 @@ def disturbed(e: Evidence) -> Iterator[Diagnosis]:
 
 
 def narrowest(e: Evidence) -> Iterator[Diagnosis]:
-    """As a report explains it: of all repetitions together."""
+    """What a report explains, of all repetitions together."""
     for results, above in e.experiments():
         at = together(results)
         if at.audit.verdict in _NOT_THE_CHAIN:
@@ -261,7 +261,7 @@ def _moved_by(limit: Limit, at: Measurement) -> str:
 
 
 def _several_vnfs(at: Measurement) -> bool:
-    """On one packet's way: they are called vnf1.1, vnf1.2 and so on."""
+    """Whether several are on one packet's way: they are called vnf1.1, vnf1.2 and so on."""
     vnfs = [segment.name for segment in at.segments if segment.hosting != "inline"]
     return any(name.rpartition(".")[2] != "1" for name in vnfs)
 

@@ -64,7 +64,8 @@ class ResultKey(Record):
 
     @property
     def asked(self) -> ResultKey:
-        """As the study asks for it: a part of what a search finds is another load in each run."""
+        """The load as the study asks for it: a part of what a search finds is another load in each
+        run."""
         return self if self.load_share is None else self.model_copy(update={"load_pps": None})
 
 
@@ -156,7 +157,7 @@ def key_of(result: Result) -> ResultKey:
 
 
 def summarise(results: Iterable[Result]) -> list[Summary]:
-    """In the order in which the results first appear."""
+    """Keeps the order in which the results first appear."""
     groups: dict[str, list[Result]] = {}
     for result in results:
         groups.setdefault(key_of(result).model_dump_json(), []).append(result)

@@ -63,8 +63,8 @@ def count(value: int) -> str:
 
 
 def percent(ratio: float | None, digits: int = 3) -> str:
-    """As many digits more as keep what is not all from being rounded to 100 %; what is above it by
-    less than a hundred-thousandth is rounding itself."""
+    """Has as many digits more as keep what is not all from being rounded to 100 %; what is above it
+    by less than a hundred-thousandth is rounding itself."""
     if ratio is None:
         return NOT_KNOWN
     text = significant(ratio * 100, digits)
@@ -130,6 +130,6 @@ def _item(value: object) -> str:
 
 
 def flow(value: object) -> str:
-    """On one line, as a spec has it (YAML 1.2 section 7.4)."""
+    """Writes it on one line, as a spec has it (YAML 1.2 section 7.4)."""
     text: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=math.inf)
     return text.removesuffix("\n").removesuffix("\n...")

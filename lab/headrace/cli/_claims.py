@@ -31,7 +31,7 @@ def judge(path: Path, study: Study) -> tuple[JudgedClaim, ...]:
 
 
 def of_bundle(bundle: Bundle) -> tuple[JudgedClaim, ...]:
-    """Also those of a run that ended before anybody judged them."""
+    """Judges those of a run, too, that ended before anybody judged them."""
     if bundle.claims:
         return bundle.claims
     doc = document_of(bundle)

@@ -17,7 +17,7 @@ PIPED_WIDTH = 200  # columns; rich would cut tables to 80 for a file or another 
 
 
 def stdout(soft_wrap: bool = False) -> Console:
-    """As wide as the terminal; elsewhere wide, unless COLUMNS says how wide."""
+    """It is as wide as the terminal; elsewhere wide, unless COLUMNS says how wide."""
     narrow = sys.stdout.isatty() or "COLUMNS" in os.environ
     return Terminal(highlight=False, soft_wrap=soft_wrap, width=None if narrow else PIPED_WIDTH)
 

@@ -33,7 +33,7 @@ def conditions_of(given: Sequence[str] | None, junit: Path | None) -> list[Condi
 
 
 def tell(judged: Sequence[Judged], suite: str, junit: Path | None) -> None:
-    """On stderr what was not kept; the file; the exit status."""
+    """Says on stderr what was not kept, writes the file, returns the exit status."""
     console = Terminal(stderr=True, highlight=False)
     for one in judged:
         if one.state != "kept":

@@ -59,7 +59,8 @@ class Chosen:
         return "predicted" if ground is not None and ground.computed else "measured here"
 
     def checked(self, check: Check, *, all_right: bool) -> Checked:
-        """As one study. `all_right`: a point with a mistake ends it; else the others go on."""
+        """Checks them as one study. `all_right`: a point with a mistake ends it; else the others go
+        on."""
         if not self.study.groups:
             checked = check(self.points[0].doc)
             return checked if self.wanted.point is None else _numbered(checked, self.wanted.point)
@@ -89,7 +90,7 @@ class Chosen:
                     self.mistaken.add(point.name)
 
     def resolved(self) -> Resolved:
-        """For the bundle: which points these were, and why some are not among them."""
+        """Tells the bundle which points these were, and why some are not among them."""
         if not self.study.groups:
             return Resolved(selection=self.wanted if self.wanted != Wanted() else None)
         return Resolved(selection=self.wanted, points=self.rows())

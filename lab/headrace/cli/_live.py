@@ -42,7 +42,7 @@ def with_address(arguments: Sequence[str]) -> list[str]:
 
 
 def listen(address: str | None) -> socket.socket | None:
-    """Before anything is made: an address that cannot be had is bad input."""
+    """Is called before anything is made: an address that cannot be had is bad input."""
     if address is None:
         return None
     from headrace.live.web import bound  # a web server: half a second to load

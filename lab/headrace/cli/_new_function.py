@@ -19,7 +19,8 @@ _NAME = re.compile(r"^[a-z][a-z0-9-]{0,30}$")
 
 
 def write_function(name: str | None, description: Description) -> None:
-    """Into a folder of that name. BadInput where it is there, or can be no function's name."""
+    """Writes it into a folder of that name. BadInput where it is there, or can be no function's
+    name."""
     if name is None or not _NAME.match(name):
         raise BadInput(
             f"nf new: {name or 'no name'}; allowed: NAME of small letters, digits and `-`, a "

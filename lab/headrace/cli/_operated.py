@@ -21,7 +21,7 @@ _POLICIES: tuple[str, ...] = PolicyName.__args__  # type: ignore[attr-defined]
 
 @dataclass(frozen=True)
 class OperateOptions:
-    """As they are given; None, and none: the study's."""
+    """Options as they are given; None, and none: the study's."""
 
     slo: str | None
     policies: Sequence[str]

@@ -35,7 +35,7 @@ _SERVERS_MAX = 64
 
 @dataclass(frozen=True)
 class PlacingOptions:
-    """As they are given on the command line."""
+    """Options as they are given on the command line."""
 
     server: str
     servers: int

@@ -169,7 +169,7 @@ def _behind(line: int, behind: Mapping[int, str], alone: Mapping[int, str]) -> s
 
 
 def _above(line: int, alone: Mapping[int, str]) -> str:
-    """From the last line above that begins a comment."""
+    """Begins at the last line above that begins a comment."""
     words: list[str] = []
     while (more := alone.get(line := line - 1)) is not None:
         words.insert(0, more)

@@ -47,7 +47,7 @@ KUBERNETES = "kubernetes"  # of --on: no described server's name
 
 @dataclass(frozen=True)
 class RunOptions:
-    """As it is given on the command line."""
+    """What is given on the command line."""
 
     spec: Path
     out: Path | None
@@ -113,7 +113,7 @@ def _with_inputs(doc: Document, given: Sequence[str]) -> Document:
 
 
 def _checked(doc: Document, chosen: groups.Chosen, all_right: bool, beside: str | None) -> Checked:
-    """With the same points predicted for a described server behind those that are measured."""
+    """Adds the same points, predicted for a described server behind those that are measured."""
     checked = chosen.checked(Grounds().check, all_right=all_right)
     if beside is None:
         return checked
@@ -363,7 +363,7 @@ def on_server(doc: Document, server: str | None) -> Document:
 
 
 def _on_cluster(doc: Document) -> Document:
-    """With what the study itself says of the cluster."""
+    """Adds what the study itself says of the cluster."""
     ground = doc.data.get("ground") or {}
     own = ground.get(KUBERNETES) if isinstance(ground, dict) else None
     return dataclasses.replace(doc, data={**doc.data, "ground": {KUBERNETES: own or {}}})

@@ -146,7 +146,7 @@ def _without_effect(option: str, given: bool, others: list[str]) -> None:
 
 
 def _print_json(counter: GraphCounter, selection: Selection) -> None:
-    """As ChainGraphs has it, but written as the graphs are found: they may be millions."""
+    """It is as ChainGraphs has it, but written as the graphs are found: they may be millions."""
     write = sys.stdout.write
     total = counter.total()
     write(f'{{"count": {total}, "graphs": [')

@@ -35,7 +35,7 @@ _HEAD = (
 
 @dataclass(frozen=True)
 class NetworkOptions:
-    """As they are given on the command line."""
+    """Options as they are given on the command line."""
 
     network: str | None
     master: str | None

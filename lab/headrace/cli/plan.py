@@ -99,7 +99,7 @@ def plan(
 
 @dataclass(frozen=True)
 class _Asked:
-    """As it is given on the command line."""
+    """What is given on the command line."""
 
     aim: str | None
     rate: str | None
@@ -162,7 +162,7 @@ class _Run:
 
     @contextmanager
     def bench(self) -> Iterator[Bench]:
-        """In a session of its own, with lcores and memory for all of the experiments."""
+        """Measures in a session of its own, with lcores and memory for all of the experiments."""
         description = describe(find_engine())
         name = f"plan-{self.experiments[0].study.name}"
         with measuring(name, lambda path, shown: finish_run(path, None)) as session:
@@ -207,7 +207,8 @@ def _experiments(doc: Document) -> list[Experiment]:
 
 
 def _check_out(out: Path | None, experiments: list[Experiment]) -> None:
-    """Before anything is measured: a spec has one layout for all of its chains and sizes."""
+    """Is checked before anything is measured: a spec has one layout for all of its chains and
+    sizes."""
     if out is None:
         return
     if len(experiments) > 1:
@@ -227,8 +228,8 @@ def _check_output(option: str, file: Path | None, doc: Document) -> None:
 
 
 def _check_writable(option: str, file: Path | None) -> None:
-    """Before minutes of measuring: by opening it, as no look at modes knows of full or read-only
-    file systems. A file that was not there is not left behind."""
+    """Tries it before minutes of measuring, by opening it, as no look at modes knows of full or
+    read-only file systems. A file that was not there is not left behind."""
     if file is None:
         return
     new = not file.exists()

@@ -142,7 +142,8 @@ def _document(bundle: Bundle, reported: Report) -> Document:
 
 
 def finish_run(path: Path, console: Console | None) -> Path:
-    """At a run's end: the page goes into the bundle, the tables to `console` if there is one."""
+    """Is called at a run's end: the page goes into the bundle, the tables to `console` if there is
+    one."""
     bundle = Bundle(path)
     shown = _document(bundle, make_report(bundle))
     target = path / "report.html"

@@ -245,8 +245,8 @@ def anneal(steps: int, hot: float, cold: float, seed: int, state: Any, reps: Any
            best: Any, pool: Any, wi: Any, work: Any, most: Any, areas: Any, limits: Any,
            rooms: Any, spread: Any, ai: Any, servers: Any, par: Any, packed: Any,
            on: Any) -> float:  # fmt: skip
-    """So many moves, from one temperature to another; the score of `best`: the state, replicas and
-    order that were met with the lowest one."""
+    """Makes so many moves, from one temperature to another; the score of `best`: the state,
+    replicas and order that were met with the lowest one."""
     np.random.seed(seed)
     for a in range(len(packed)):
         pack(a, state, reps, prio, wi, work, areas, spread, ai, par, packed, on, False)

@@ -161,8 +161,8 @@ class BucketedLcores:
         )
 
     def change(self, lcores: Sequence[int], owners: Ints) -> int:
-        """From now on these lcores and no others, with buckets as `owners` says: how many move. A
-        bucket that is on its way goes where it was to go, and no lcore leaves before it."""
+        """Has these lcores from now on and no others, with buckets as `owners` says: how many move.
+        A bucket that is on its way goes where it was to go, and no lcore leaves before it."""
         from headrace.layout import buckets_compiled as c
 
         li, bi = self._li, self._bi

@@ -438,7 +438,8 @@ def check_enumerated(problem: Json, certificate: Json) -> None:
 
 
 def seal(certificate: Json) -> str:
-    """So that a number which is altered is found where what it proves happens to be the same."""
+    """Seals it, so that a number which is altered is found where what it proves happens to be the
+    same."""
     rest = {key: value for key, value in certificate.items() if key != "seal"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()

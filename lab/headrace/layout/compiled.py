@@ -146,7 +146,7 @@ def _other_task(qi: Any, qf: Any, li: Any, mine: Any, c: int, q: int, now: float
 
 @_compiled
 def _switch(qi: Any, qf: Any, li: Any, lf: Any, mine: Any, par: Any, c: int, now: float) -> None:
-    """To the next task of this lcore, or to none until a packet rouses one."""
+    """Goes to the next task of this lcore, or to none until a packet rouses one."""
     before, following = li[c, AT], _other_task(qi, qf, li, mine, c, li[c, AT], now)
     li[c, QUIET] = 0
     if following < 0:
@@ -343,7 +343,7 @@ def run(
     came: Any,
     seed: int,
 ) -> None:
-    """Until all packets arrived or are gone."""
+    """Runs until all packets arrived or are gone."""
     np.random.seed(seed)
     for c in range(len(lf)):
         lf[c, PAUSE_AT] = _next_pause(0.0, par[PAUSE_RATE])

@@ -229,7 +229,8 @@ def usual(problem: Problem) -> tuple[Layout, Layout]:
 
 
 def fewest(problem: Problem, rate_pps: float, within_s: float | None = None) -> Choice | None:
-    """On as few lcores as reach the rate, and that within the latency; None when all do not."""
+    """Cuts for as few lcores as reach the rate, and that within the latency; None when all do
+    not."""
     for used in range(1, len(problem.lcores) + 1):
         part = replace(problem, lcores=problem.lcores[:used])
         if within_s is None:

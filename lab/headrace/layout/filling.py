@@ -12,7 +12,7 @@ _compiled = njit(cache=True, error_model="numpy")
 
 @_compiled
 def fill(row: Any, before: Any, sizes: Any, prices: Any) -> None:
-    """By load: `row` is what so many items are worth at most, `before` one item fewer."""
+    """Fills by load: `row` is what so many items are worth at most, `before` one item fewer."""
     for i in range(len(sizes)):
         size, price = sizes[i], prices[i]
         for load in range(size, len(row)):

@@ -31,7 +31,7 @@ class WantedLayout:
         return self.rate_pps is not None or self.share is not None
 
     def at(self, problem: Problem) -> WantedLayout:
-        """With the load in packets/s that the source makes."""
+        """The goal with the load in packets/s that the source makes."""
         if self.share is None:
             return self
         most = cut_search.best(problem).predicted_pps / problem.delivered

@@ -64,7 +64,7 @@ class QueueStage:
         return self.idle + polls * (self.service(turn) - self.idle)
 
     def service(self, turn: float) -> float:
-        """From the beginning of a poll that finds packets to its end."""
+        """The time from the beginning of a poll that finds packets to its end."""
         return self.takes(self.burst(turn))
 
 
@@ -74,7 +74,7 @@ def straight(poll: float, each: float) -> tuple[tuple[float, float], ...]:
 
 
 def along(knots: Sequence[tuple[float, float]], at: float) -> float:
-    """On the line through the two knots around `at`, or next to it."""
+    """The value on the line through the two knots around `at`, or next to it."""
     (a, low), (b, high) = knots[:2]
     for x, y in knots[2:]:
         if at <= b:
@@ -116,7 +116,7 @@ def latency_s(
 
 
 def met_by_most(problem: Problem, layout: Layout) -> list[bool]:
-    """For each stage, whether most of the packets that come out at the end have met it."""
+    """Says for each stage whether most of the packets that come out at the end have met it."""
     if not problem.edges:
         return [True] * (len(layout.cuts) + 2)
     home, n = homes(len(problem.nfs), layout), len(problem.nfs)

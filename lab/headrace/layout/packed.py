@@ -178,7 +178,7 @@ class Packer:
     def _shares(
         self, chain: int, way: ChainWay
     ) -> tuple[list[tuple[int, float]], list[tuple[int, float]]]:
-        """As `_taken`, limits numbered behind areas."""
+        """Works as `_taken`, limits numbered behind areas."""
         name = chain, way
         if name not in self._parts:
             areas, limits = self._taken(chain, way)

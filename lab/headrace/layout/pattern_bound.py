@@ -76,7 +76,7 @@ class PatternBound:
 
     @cached_property
     def grids(self) -> list[tuple[int, ...]]:
-        """By area: sizes of segments that have no kind, from the smallest on."""
+        """Has by area the sizes of segments that have no kind, from the smallest on."""
         sizes, grids = self.items.sizes.copy(), []
         for kind in self.kinds:
             if kind.chain != ANY:
@@ -113,7 +113,7 @@ class PatternBound:
         return value
 
     def raised(self, full: int) -> PatternBound:
-        """For lcores and limits that may be fuller: what is known holds there, too."""
+        """Bounds lcores and limits that may be fuller: what is known holds there, too."""
         other = PatternBound(_at(self.relaxation, full), self.began, self.best)
         other.columns = self.columns
         return other
@@ -158,7 +158,7 @@ class PatternBound:
         )
 
     def _whole_ways(self, chain: int, functions: int) -> Iterator[ChainWay]:
-        """In one segment, by each port, on the port's own node."""
+        """Ways in one segment, by each port, on the port's own node."""
         problem = self.relaxation.problem
         for d, door in enumerate(problem.chains[chain].doors):
             for a, area in enumerate(problem.areas):
@@ -222,7 +222,7 @@ class PatternBound:
 
     @cached_property
     def scale(self) -> int:
-        """So that prices are whole numbers of at most thirteen digits."""
+        """Scales, so that prices are whole numbers of at most thirteen digits."""
         counted, common = self.relaxation.counted()
         most = max(counted) // common
         return SCALE // 10 ** len(str(most)) if most else SCALE

@@ -29,7 +29,7 @@ ItemizedWay = tuple[int, ChainWay, Taken]  # of a chain
 
 @dataclass(frozen=True)
 class PatternPrices:
-    """For items of each kind; and as in cheapest.Prices."""
+    """Prices for items of each kind; and as in cheapest.Prices."""
 
     kinds: KindPrices
     areas: Array
@@ -157,7 +157,7 @@ class PatternProgram(ScaledProgram):
         return SolvedProgram(self.goal.Value(), prices, self.worths())
 
     def way_gains(self, solved: SolvedProgram, chain: int, way: ChainWay, taken: Taken) -> bool:
-        """At the program's own prices."""
+        """Gains at the program's own prices."""
         prices, cost = solved.prices, 0.0
         for key, (count, size) in zip(way.segments, taken, strict=True):
             cost += count * price_of(prices.kinds[kind_of(self.kinds, chain, key)], size)
@@ -175,7 +175,7 @@ class PatternProgram(ScaledProgram):
 
 
 def mixed(a: PatternPrices, b: PatternPrices, share: float) -> PatternPrices:
-    """So much of the first; at the second one's sizes."""
+    """Mixes so much of the first, at the second one's sizes."""
 
     def mix(x: Any, y: Any) -> Any:
         return share * x + (1 - share) * y

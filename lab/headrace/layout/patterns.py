@@ -44,7 +44,7 @@ class SizePrices:
 
     @cached_property
     def arrays(self) -> tuple[Array, Array]:
-        """As floats, without sizes that are as dear as the ones before."""
+        """Arrays of floats, without sizes that are as dear as the ones before."""
         steps = list(_steps(self))
         return np.array([s for s, _ in steps], int), np.array([p for _, p in steps], float)
 
@@ -61,7 +61,7 @@ def any_kind(area: int) -> ItemKind:
 
 
 def rising(prices: Mapping[int, Any]) -> SizePrices:
-    """By size. An item may stand for a smaller one, so that prices need not fall."""
+    """Orders them by size. An item may stand for a smaller one, so that prices need not fall."""
     sizes = sorted(prices)
     values = np.maximum.accumulate(np.array([prices[size] for size in sizes]))
     return SizePrices(tuple(sizes), tuple(values.tolist()))
@@ -97,7 +97,7 @@ class LcoreItems:
 
     @cached_property
     def sizes(self) -> Array:
-        """As `loads`, in units; minus one: none that fits."""
+        """The same as `loads`, in units; minus one: none that fits."""
         fits = (self.loads >= 0) & (self.loads <= self.room)
         return np.where(fits, self.loads // self.grain, -1)
 
@@ -171,7 +171,7 @@ class Knapsack:
 
     @cached_property
     def _kinds(self) -> dict[int, list[tuple[ItemKind, SizePrices]]]:
-        """By chain, those that are worth something, by their end."""
+        """Finds by chain those that are worth something, by their end."""
         kinds: dict[int, list[tuple[ItemKind, SizePrices]]] = {}
         for kind, steps in sorted(self.prices.items(), key=lambda pair: pair[0].end):
             if kind.area == self.area and kind.chain != ANY and any(steps.prices):
@@ -239,7 +239,7 @@ class Knapsack:
         at: int,
         items: list[tuple[ItemKind, int]],
     ) -> tuple[int, int]:
-        """Through one chain's segments, from its last function on."""
+        """Goes back through one chain's segments, from its last function on."""
         ends = sorted(reached)
         place = ends[-1]
         while place:

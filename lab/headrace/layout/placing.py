@@ -68,7 +68,7 @@ def origins(problem: PlacementProblem, chain: ChainLoads, way: ChosenWay) -> lis
 
 
 def segment_work(chain: ChainLoads, first: int, end: int, area: int, origin: int) -> int:
-    """In parts of FINE of a load."""
+    """Work in parts of FINE of a load."""
     inside = sum(chain.functions[i].work[area] for i in range(first, end))
     return chain.functions[first].enter[origin] + inside + chain.functions[end - 1].leave
 

@@ -75,7 +75,7 @@ class _Mode:
 
     @property
     def _apart(self) -> int:
-        """So many of the cheapest servers, and the rest."""
+        """Splits off so many of the cheapest servers from the rest."""
         if "servers" not in self.bounds or "rest" not in self.bounds:
             return 0
         cheapest = sorted(server.fixed for server in self.packer.problem.servers)
@@ -158,7 +158,7 @@ class Placing:
 
     @property
     def _many(self) -> bool:
-        """So many that patterns would take minutes, which placements gain more from."""
+        """They are so many that patterns would take minutes, which placements gain more from."""
         return len(self.problem.chains) > _MANY
 
     @property
@@ -445,7 +445,7 @@ def _within(way: ChainWay, areas: int) -> bool:
 
 
 def _shifted(way: ChainWay, areas: int, doors: int) -> ChainWay:
-    """On another server of the same type."""
+    """The same on another server of the same type."""
     segments = tuple(replace(key, area=key.area + areas) for key in way.segments)
     return ChainWay(way.door + doors, segments)
 

@@ -231,7 +231,7 @@ def _bound(curve: Fit, entries: float) -> bool:
 
 
 def verdict(curve: Fit, unit: str = "entries") -> str:
-    """In words; only where the model holds."""
+    """The verdict in words; only where the model holds."""
     errors = curve.errors
     if not errors:
         return "no verdict: an older headrace made the fit, which left no point out"

@@ -35,7 +35,8 @@ class ServerPorts:
 
     @classmethod
     def detected(cls, server: Description) -> ServerPorts:
-        """As it was found: its NICs with SR-IOV, and the usable CPUs of their NUMA nodes."""
+        """The server as it was found: its NICs with SR-IOV, and the usable CPUs of their NUMA
+        nodes."""
         places = {node.node: i for i, node in enumerate(server.nodes)}
         usable = set(server.usable_cpus)
         nics = [nic for nic in server.nics if nic.vfs_max]

@@ -28,7 +28,7 @@ WINDOW = 5  # slices
 
 
 def same_state(one: float | None, other: float | None) -> bool:
-    """Also where one of them is not known: nothing says that they differ."""
+    """They are the same also where one of them is not known: nothing says that they differ."""
     if not one or not other:
         return True
     less, more = sorted((one, other))

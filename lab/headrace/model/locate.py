@@ -129,7 +129,7 @@ def _limits(groups: Sequence[_PlaceGroup]) -> list[int]:
 
 
 def _limit(nearer: Mapping[int, float], farther: Mapping[int, float]) -> int:
-    """In the middle of where the sum of both errors is least, or hardly more."""
+    """The limit is in the middle of where the sum of both errors is least, or hardly more."""
     values = sorted({*nearer, *farther})
     errors = []
     missed, wrong = 1.0, 0.0  # of the nearer, at or above the limit; of the farther, below it

@@ -236,9 +236,9 @@ def _fastest(samples: Sequence[Sliced]) -> float:
 
 
 def _cost(starts: Sequence[Sequence[Sliced]], key: Key, pace: float) -> _Cost | None:
-    """In full bursts: by slices of such, or else by the line through polls of the slices that come
-    nearest to it. None: far from full bursts the line tells nothing, and a packet that comes alone
-    costs several times what it does in company."""
+    """The cost in full bursts: by slices of such, or else by the line through polls of the slices
+    that come nearest to it. None: far from full bursts the line tells nothing, and a packet that
+    comes alone costs several times what it does in company."""
     burst = _burst([one for start in starts for one in start], key)
     each = [_worked([_of(one, key) for one in start]) for start in starts]
     together = [one["packets"] / np.maximum(one["found"], 1) for one in each]
