@@ -31,6 +31,7 @@ _RIGHTS = (
     ("create", "configmaps", ""),
     ("create", "jobs", "batch"),
     ("get", "jobs", "batch"),
+    ("delete", "jobs", "batch"),
     ("create", "network-attachment-definitions", "k8s.cni.cncf.io"),
 )
 _OURS = frozenset({"cpu", "memory", "pods", "ephemeral-storage"})

@@ -215,6 +215,13 @@ class Cluster:
             return last_words(raw.data.decode(errors="replace"))
         return ""
 
+    def delete_job(self, namespace: str, name: str) -> None:
+        """With its pods, whose end is not waited for."""
+        batch = self._kubernetes.client.BatchV1Api(self._core.api_client)
+        options = {"propagation_policy": "Background"}
+        work = partial(batch.delete_namespaced_job, name, namespace, **options, **_WITHIN)
+        self.ask(f"job {name}", work)
+
     def output(self, namespace: str, pod: str, container: str) -> str:
         """All that a container wrote, as far as its node kept it."""
         read = self._core.read_namespaced_pod_log

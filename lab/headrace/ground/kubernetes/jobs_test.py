@@ -25,6 +25,7 @@ class HereCluster(Cluster):
 
     def __init__(self, folder: Path, cut: int | None = None) -> None:
         self.folder, self.cut = folder, cut
+        self.deleted: list[str] = []
         self.done: dict[str, subprocess.CompletedProcess[str]] = {}
         for place in ("given", "out", "tmp"):
             (folder / place).mkdir()
@@ -43,6 +44,9 @@ class HereCluster(Cluster):
 
     def _here(self, word: str) -> str:
         return re.sub(r"/(given|out|tmp)/", rf"{self.folder}/\1/", word)
+
+    def delete_job(self, namespace: str, name: str) -> None:
+        self.deleted.append(name)
 
     def job(self, namespace: str, name: str) -> dict[str, Any]:
         kind = "Failed" if self.done[name].returncode else "Complete"
@@ -100,6 +104,7 @@ def test_what_something_else_ended_is_told(tmp_path: Path) -> None:
     jobs = given(HereCluster(tmp_path), {})
     with pytest.raises(HeadraceError, match=r"exit status 137\): its last words"):
         jobs.run("p", ("sh", "-c", "echo begun; exit 137"))
+    assert jobs.cluster.deleted == [jobs_module._name("p")]  # type: ignore[attr-defined]
 
 
 def test_a_log_without_its_end_is_no_result(tmp_path: Path) -> None:
