@@ -302,6 +302,7 @@ up() {
 	control_plane
 	tar -c -C "$bin" pause | podman import --quiet --change 'ENTRYPOINT ["/pause"]' - localhost/headrace/pause:1 >/dev/null
 	load localhost/headrace/pause:1
+	podman rmi --force localhost/headrace/pause:1 >/dev/null # both nodes have it
 	for node in 1 2; do
 		daemon $node kubelet "$bin/kubelet" --kubeconfig "$pki/kubelet$node.kubeconfig" \
 			--config "$state/kubelet$node.yaml" --hostname-override node$node --node-ip 10.99.0.$node
