@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from support.cluster import OwnCluster
+from support.cluster import OURS, OwnCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs_root, pytest.mark.usefixtures("images")]
 
@@ -44,10 +44,16 @@ ground: {kubernetes: {cpus: 0, pod_cpus: {tester: 1}, nodes: node1}}
 
 
 @pytest.fixture(autouse=True)
-def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`clean` is to see the runs of these tests only."""
+def own_state(
+    cluster: OwnCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """`clean` is to see the runs of these tests only; what one leaves is not the next one's."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
+    yield
+    if cluster.left():
+        cluster.headrace("clean")
+        cluster.kubectl("delete", "namespaces", "-l", OURS, "--timeout=60s")
 
 
 def appliances(

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import threading
 import time
@@ -25,6 +26,14 @@ _WITHIN = {"_request_timeout": _REQUEST_S}
 _RAW = {"_preload_content": False, "_request_timeout": _REQUEST_S}
 _REFUSED = 300  # HTTP status
 _RETRIES = 1  # of requests that did not reach the server
+# A way that is cut says nothing: after 25 s without a sign of life a connection is over.
+_ALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 25_000),
+)
 _DELETED_S = 120.0
 _LOOK_S = 0.3
 _CHUNK_BYTES = 1 << 16
@@ -64,6 +73,7 @@ class Cluster:
         except self._kubernetes.config.ConfigException as why:
             raise HeadraceError(f"Kubernetes: no cluster: {printable(str(why))}") from None
         config.retries = _RETRIES
+        config.socket_options = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), *_ALIVE]
         self.context, self._config = context, config
         self._own = threading.local()  # a stream changes the client that it is opened by
 
@@ -282,7 +292,10 @@ class Cluster:
             self._kubernetes.stream.stream, self._core.connect_get_namespaced_pod_exec, pod,
             namespace, container=container, command=list(command), **options,
         )  # fmt: skip
-        return self.ask(f"{pod}: {command[0]}", work)
+        stream = self.ask(f"{pod}: {command[0]}", work)
+        for option in _ALIVE:
+            stream.sock.sock.setsockopt(*option)
+        return stream
 
     def execute(
         self,
