@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from headrace.analyse import units
+from headrace.analyse import reached, units
 from headrace.analyse.beside import Compared
 from headrace.analyse.limits import name_of
 from headrace.analyse.report import Explained, Report, ReportGroup
@@ -76,12 +76,10 @@ def _subtitle(report: Report) -> str:
 def _glance(groups: Sequence[ReportGroup]) -> Section:
     rows = []
     for number, group in enumerate(groups, 1):
+        if group.foreign:
+            continue
         first = (Link(group.place, f"group-{number}"), group.workload, group.primary)
         best = group.best
-        if group.foreign:
-            vnfs = ", ".join(c.vnf for c in group.compared if c.vnf)
-            rows.append(Row((*first, "", "", "", vnfs)))
-            continue
         if best is None:
             rows.append(Row((*first, "no trusted result", None, None, ""), doubtful=True))
             continue
@@ -106,8 +104,36 @@ def _glance(groups: Sequence[ReportGroup]) -> Section:
         Column("p99", "own-time"),
         Column("narrowest", "text"),
     )
-    note = "The fastest trusted result of each chain and workload."
-    return Section("At a glance", note, (Table(columns, tuple(rows)),), on="page")
+    note = "The fastest trusted result of each chain and workload." if rows else ""
+    tables = (Table(columns, tuple(rows)),) if rows else ()
+    return Section("At a glance", note, (*tables, *_glance_of_vnfs(groups)), on="page")
+
+
+def _glance_of_vnfs(groups: Sequence[ReportGroup]) -> Iterator[Table]:
+    """Third-party VNFs: not measured to be chosen from, so the slowest deployment stands beside the
+    fastest."""
+    rows = []
+    for number, group in enumerate(groups, 1):
+        if not group.foreign:
+            continue
+        by_name = {group.named(s): reached.rate(s.results) for s in group.shown}
+        slowest = min(by_name, key=lambda name: by_name[name].median)
+        fastest = max(by_name, key=lambda name: by_name[name].median)
+        several = len(by_name) > 1
+        names = units.plural(len(by_name), "deployment") if several else fastest
+        least = f"{by_name[slowest]}, {slowest}" if several else ""
+        most = f"{by_name[fastest]}, {fastest}" if several else str(by_name[fastest])
+        narrowest = ", ".join(dict.fromkeys(c.vnf for c in group.compared if c.vnf))
+        first = (Link(group.workload, f"group-{number}"), group.place, names)
+        rows.append(
+            Row((*first, most, least, narrowest), doubtful=not all(s.trusted for s in group.shown))
+        )
+    if rows:
+        columns = [
+            Column(name, "text")
+            for name in ("network", "deployed", "fastest", "slowest", "narrowest")
+        ]
+        yield Table(("workload", *columns), tuple(rows))
 
 
 def _narrowest(e: Explained) -> str:

@@ -6,10 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from headrace.analyse.reached import Reached
 from headrace.analyse.summary import summarise
 from headrace.analyse.units import plural
 from headrace.model.hosting import best_case
 from headrace.record.bundle import Bundle
+from headrace.record.deployment import DeployedGraph
+from headrace.record.known import known
 from headrace.record.points import PointRow, points_of
 from headrace.record.rows import Result
 from headrace.record.segments import Anatomy
@@ -30,6 +33,12 @@ _COLUMNS = (
     Column("mean", unit="us"),
     Column("p99", unit="us", from_width=100),
     Column("jitter", unit="us"),
+    Column("audit", "verdict"),
+)
+_VNF_COLUMNS = (
+    "deployed",
+    Column("workload", "text"),
+    Column("rate", "text"),
     Column("audit", "verdict"),
 )
 
@@ -73,6 +82,7 @@ class MeasuredPoint:
 
     row: PointRow
     results: tuple[PointResult, ...] = ()
+    reached: tuple[Reached, ...] = ()  # of third-party VNFs: each of its graphs, by workload
 
     @property
     def chains(self) -> int | None:
@@ -93,15 +103,29 @@ def sections(bundle: Bundle) -> tuple[Section, ...]:
     given = bundle.spec_data
     groups = {name: Group.model_validate(group) for name, group in given["groups"].items()}
     results = bundle.results()
-    rows = [
-        MeasuredPoint(
-            point, tuple(PointResult.of(one) for one in results if one.chain == point.point)
-        )
-        for point in points
-    ]
+    graphs: dict[str, list[DeployedGraph]] = {}
+    for one in known(bundle).experiments:
+        if one.deployed is not None:
+            graphs.setdefault(str(one.study.get("name")), []).append(one.deployed)
+    rows = [_measured(point, results, graphs.get(point.point, ())) for point in points]
     computed = bool(results) and all(one.ground == "predicted" for one in results)
     how = "predicted" if computed else "measured here"
     return of_groups(groups, given.get("paper", ""), with_best_case(rows), how)
+
+
+def _measured(
+    point: PointRow, results: Sequence[Result], graphs: Sequence[DeployedGraph]
+) -> MeasuredPoint:
+    """A chain of our functions has the point's name; graphs of third-party VNFs have their own."""
+    if not graphs:
+        own = (PointResult.of(one) for one in results if one.chain == point.point)
+        return MeasuredPoint(point, tuple(own))
+    several = (
+        (graph, tuple(one for one in results if graph.has(one) and one.workload == workload))
+        for graph in graphs
+        for workload in graph.workloads
+    )
+    return MeasuredPoint(point, reached=tuple(Reached(*one) for one in several if one[1]))
 
 
 def with_best_case(rows: Sequence[MeasuredPoint]) -> list[MeasuredPoint]:
@@ -129,7 +153,7 @@ def of_groups(
     rows: Sequence[MeasuredPoint],
     how: str = "measured here",
 ) -> tuple[Section, ...]:
-    measured = sum(bool(row.results) for row in rows)
+    measured = sum(bool(row.results or row.reached) for row in rows)
     origin = f"{paper}: " if paper else ""
     text = f"{origin}{measured} of {len(rows)} points {how}."
     sections = [Section("Points", blocks=(Text(text),))]
@@ -152,7 +176,11 @@ def _sections(name: str, group: Group, rows: Sequence[MeasuredPoint]) -> Iterato
     bars = list(stacks(rows))
     if bars:
         yield replace(anatomy(bars), title=f"{name}: where the time goes", on="page")
-    tables = [Table(_COLUMNS, tuple(_rows(rows)))]
+    tables = [
+        Table(_VNF_COLUMNS, tuple(_reached(rows)))
+        if any(row.reached for row in rows)
+        else Table(_COLUMNS, tuple(_rows(rows)))
+    ]
     if group.published:
         published = tuple((one.setup, _stated(one.value), one.claim) for one in group.published)
         tables.append(Table(("published", "", Column("claim", "text")), published))
@@ -239,10 +267,26 @@ def _rows(points: Sequence[MeasuredPoint]) -> Iterator[Row]:
                 one.verdict,
             )
             yield Row(cells, doubtful=one.verdict != "ok")
-        why = point.row.skipped or point.row.failed
-        if why:
-            what = "skipped" if point.row.skipped else "failed"
-            yield Row((label, f"{what}: {why}", *[""] * (len(_COLUMNS) - 2)), doubtful=True)
+        yield from _absent(point, len(_COLUMNS))
+
+
+def _reached(points: Sequence[MeasuredPoint]) -> Iterator[Row]:
+    for point in points:
+        several = len({one.deployed.chain for one in point.reached}) > 1
+        for one in point.reached:
+            label = one.deployed.chain if several else _label(point)
+            verdict = one.verdict or "ok"
+            cells: tuple[Cell, ...] = (label, one.workload, str(one.rate), verdict)
+            yield Row(cells, doubtful=verdict != "ok")
+        yield from _absent(point, len(_VNF_COLUMNS))
+
+
+def _absent(point: MeasuredPoint, columns: int) -> Iterator[Row]:
+    why = point.row.skipped or point.row.failed
+    if why:
+        what = "skipped" if point.row.skipped else "failed"
+        cells = (_label(point), f"{what}: {why}", *[""] * (columns - 2))
+        yield Row(cells, doubtful=True)
 
 
 def _stated(value: object) -> str:

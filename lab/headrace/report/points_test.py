@@ -5,13 +5,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from headrace.analyse.report import report
 from headrace.record.bundle import Bundle, BundleWriter
+from headrace.record.figures import ApplicationFigures
 from headrace.record.points import PointRow
 from headrace.record.rows import Result
 from headrace.record.segments import Anatomy
 from headrace.record.verdict import Audit
-from headrace.report.document_model import Document
+from headrace.report.document_model import Document, Row, Section, Table
 from headrace.report.html import render
+from headrace.report.measured import document
 from headrace.report.points import (
     MeasuredPoint,
     PointResult,
@@ -110,3 +113,59 @@ def test_a_prediction_is_not_called_measured(tmp_path: Path) -> None:
             ))  # fmt: skip
         (folder / "samples" / "points.json").write_text('[{"group": "g", "point": "g-1"}]')
         assert texts[ground] in render(Document("p", sections=sections(Bundle(folder))))
+
+
+def graph_of(chain: str, point: str) -> dict[str, object]:
+    """A deployment of third-party VNFs as resolved.json has it."""
+    return {
+        "chain": chain, "execution": "container bridge", "workloads": ["http"], "role": "chain",
+        "network": "bridge", "graph": {}, "nodes": {}, "study": {"name": point},
+    }  # fmt: skip
+
+
+def test_graphs_of_third_party_vnfs_stand_in_their_points_table(tmp_path: Path) -> None:
+    """They have names of their own, and a graph may be of several points."""
+    rows = [("nat alone", "g-1"), ("nat alone", "other-1"), ("nat → cache", "g-1")]
+    named = [PointRow(group=name[:-2], point=name).model_dump() for name in ("g-1", "other-1")]
+    with BundleWriter(tmp_path / "b") as writer:
+        writer.spec(
+            "name: p\ngroups: {g: {about: side by side}, other: {about: more}}\n",
+            {"experiments": [graph_of(*one) for one in rows], "points": named},
+        )
+        writer.result(goodput("nat alone", "http", 1.024))
+        writer.result(goodput("nat → cache", "http", 0.433))
+    _, first, second = sections(Bundle(tmp_path / "b"))
+    assert [[row.cells for row in table_rows(one)] for one in (first, second)] == [
+        [
+            ("nat alone", "http", "1.024 Gbit/s", "ok"),
+            ("nat → cache", "http", "0.433 Gbit/s", "ok"),
+        ],
+        [("other-1", "http", "1.024 Gbit/s", "ok")],
+    ]
+
+
+def test_at_a_glance_the_slowest_deployment_stands_beside_the_fastest(tmp_path: Path) -> None:
+    with BundleWriter(tmp_path / "b") as writer:
+        for one in (("nat alone", "http", 1.024), ("cache", "http", 0.433), ("cache", "tcp", 7.5)):
+            writer.result(goodput(*one))
+    glance = document(report(Bundle(tmp_path / "b"))).sections[0]
+    assert glance.title == "At a glance"
+    assert [row.cells[1:] for row in table_rows(glance)] == [
+        ("container bridge", "2 deployments", "1.024 Gbit/s, nat alone", "0.433 Gbit/s, cache", ""),
+        ("container bridge", "cache", "7.500 Gbit/s", "", ""),
+    ]
+
+
+def goodput(chain: str, workload: str, gbps: float) -> Result:
+    return Result(
+        chain=chain, direction="both", repetition=1, execution="container bridge",
+        workload=workload, goal="max", load_pps=0, throughput_pps=1e5, throughput_gbps_l1=gbps,
+        throughput_gbps_l2=gbps, offered_pps=1e5, sent_pps=1e5, received_pps=1e5, loss_ratio=0,
+        audit=Audit(verdict="ok"), application=ApplicationFigures(gbps=gbps),
+    )  # fmt: skip
+
+
+def table_rows(section: Section) -> list[Row]:
+    [table] = section.blocks
+    assert isinstance(table, Table)
+    return [row for row in table.rows if isinstance(row, Row)]
