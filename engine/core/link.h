@@ -8,6 +8,7 @@
 #include <rte_mbuf.h>
 
 #include "err.h"
+#include "offload.h"
 #include "param.h"
 #include "trial.h"
 
@@ -84,15 +85,26 @@ struct link_ops {
 	void (*wait_disarm)(struct link_rxq *q);
 
 	/*
-	 * Control thread, with writer_steers, for elastic segments: a mark behind what was put into this
-	 * reader queue so far, and whether its reader has taken all before a mark.
+	 * Offload of state (offload.h): for how many flows the plan has this end tell what was
+	 * decided (0: it tells nothing), and, on the reader's lcore, where: NULL while there is no
+	 * peer to be told. `which` is another one for each peer. Control thread: an update of
+	 * tables is about to be answered.
+	 */
+	uint32_t (*tells)(const struct link *l);
+	struct offload_area *(*told)(struct link_rxq *q, uint32_t *flows, uint64_t *which);
+	void (*tables_changed)(struct link *l);
+
+	/*
+	 * Control thread, with writer_steers, for elastic segments: a mark behind what was put into
+	 * this reader queue so far, and whether its reader has taken all before a mark.
 	 */
 	uint32_t (*written)(const struct link *l, uint16_t queue);
 	bool (*taken)(const struct link *l, uint16_t queue, uint32_t mark);
 
 	/* Control thread. */
 	json_t *(*stats)(struct link *l);
-	/* Capabilities (1 << CAP_...) that `fini` needs in it; NULL: none (core/rights/rights.h). */
+	/* Capabilities (1 << CAP_...) that `fini` needs in it; NULL: none (core/rights/rights.h).
+	 */
 	uint64_t (*keeps)(const struct link *l);
 
 	/* Its part in trials (trial.h); NULL: none. */
@@ -105,4 +117,7 @@ const struct link_ops *link_find(const char *name);
 const struct link_ops *link_at(unsigned int i);
 
 #define LINK_REGISTER(ops)                                                                         \
-	__attribute__((constructor)) static void link_register_##ops(void) { link_register(&ops); }
+	__attribute__((constructor)) static void link_register_##ops(void)                         \
+	{                                                                                          \
+		link_register(&ops);                                                               \
+	}

@@ -30,14 +30,15 @@ PACKETS_ASKED = 60_000  # with a word for each that its reader sleeps
 LATE = 10  # times 0.2 s: beside other work the thread that wakes has to wait, too
 
 
-def host_plan(cpu: int, socket_path: Path) -> dict[str, Any]:
-    """The attacked link and a neighbour, whose packets come back, on one lcore."""
+def host_plan(cpu: int, socket_path: Path, flows: int = 0) -> dict[str, Any]:
+    """The attacked link and a neighbour, whose packets come back, on one lcore. `flows`: of which
+    the attacker may tell what it decided."""
     return {
         "version": 1,
         "engine": memory_engine(),
         "links": {
             "gen": {"type": "source", "params": {"frame_bytes": [64], "flows": 16}},
-            "vf": {"type": "shm", "params": {"socket": str(socket_path)}},
+            "vf": {"type": "shm", "params": {"socket": str(socket_path), "offload": flows}},
             "meas": {"type": "sink", "params": {}},
             "gen2": {"type": "source", "params": {"frame_bytes": [64], "flows": 16}},
             "meas2": {"type": "sink", "params": {}},
@@ -55,7 +56,7 @@ def test_neighbour_loses_nothing(
     start_engine: Start, cpus: list[int], tmp_path: Path, attack: Callable[[Peer, float], None]
 ) -> None:
     path = tmp_path / "vf.sock"
-    with start_engine(host_plan(cpus[0], path)) as host:
+    with start_engine(host_plan(cpus[0], path, 64)) as host:
         with joined(path) as peer:
             host.wait_for(lambda: host.read()["links"]["vf"]["up"], "the peer")
             host.call(

@@ -122,6 +122,37 @@ def writes_nonsense(peer: Peer, until: float) -> None:
         time.sleep(0.0005)
 
 
+def tells_nonsense(peer: Peer, until: float) -> None:
+    """Decisions for the flows that it is given, of which anything may be false, and words on which
+    of them hold. Where nothing is asked of it, the same number of writes."""
+    choose = random.Random(1)
+    area = SLOTS_AT + 2 * peer.slots * peer.stride
+    if not peer.flows:
+        area = SLOTS_AT
+    head = 0
+    while time.monotonic() < until:
+        for _ in range(300):
+            at = SLOTS_AT + choose.randrange(peer.slots) * peer.stride + 16
+            frame = peer.memory[at : at + 64]
+            last = frame[34:38] + frame[23:24] + bytes(3)
+            key = frame[26:34] + last + bytes(24)
+            told = bytearray(choose.randbytes(128))
+            if choose.random() < 0.8:  # as could be: it hits
+                told[:40] = key
+                told[96:100] = bytes((3, 1, choose.choice((0, 1, 9)), 0))
+                told[100:104] = choose.randrange(2 * (peer.flows or 1)).to_bytes(4, "little")
+                told[104:112] = bytes(8)
+            place = area + 320 + head % 1024 * 128
+            peer.memory[place : place + 128] = bytes(told)
+            head += 1 if choose.random() < 0.99 else choose.getrandbits(16)
+            peer.put(area, head)
+            peer.put(area + 128, choose.getrandbits(64) if choose.random() < 0.1 else 2**62)
+            if choose.random() < 0.01:
+                peer.put(area + choose.choice((64, 192, 256, 264)), choose.getrandbits(32), "<I")
+        peer.memory[TO_CLIENT + TAIL : TO_CLIENT + TAIL + 8] = peer.memory[:8]
+        time.sleep(0.0005)
+
+
 def comes_and_goes(peer: Peer, until: float) -> None:
     peer.connection.close()
     while time.monotonic() < until:
@@ -137,5 +168,5 @@ def comes_and_goes(peer: Peer, until: float) -> None:
 
 ATTACKS = [
     wants_to_be_woken, makes_wake_ups_dear, floods_with_wake_ups, takes_pages_away, writes_nonsense,
-    comes_and_goes,
+    tells_nonsense, comes_and_goes,
 ]  # fmt: skip

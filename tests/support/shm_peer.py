@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-HELLO = struct.Struct("<IIII")  # magic, version, slots, stride
+HELLO = struct.Struct("<IIIII")  # magic, version, slots, stride, flows
 RING = 192  # bytes: head, tail and asleep on a cache line each
 HEAD, TAIL, ASLEEP = 0, 64, 128
 TO_CLIENT, TO_SERVER = 0, RING
@@ -32,6 +32,7 @@ class Peer:
     wake: socket.socket  # is woken by it
     slots: int
     stride: int
+    flows: int  # of which it may tell what it decided
 
     def put(self, at: int, value: int, form: str = "<Q") -> None:
         size = struct.calcsize(form)
@@ -47,7 +48,7 @@ def joined(path: Path, first: Callable[[int, mmap.mmap], None] | None = None) ->
         connection.settimeout(10)
         connection.connect(str(path))
         hello, fds, _, _ = socket.recv_fds(connection, HELLO.size, 8)
-        _, _, slots, stride = HELLO.unpack(hello)
+        _, _, slots, stride, flows = HELLO.unpack(hello)
         # Its pages are ours to make.
         size, flags = os.fstat(fds[0]).st_size, mmap.MAP_SHARED | mmap.MAP_POPULATE
         memory = mmap.mmap(fds[0], size, flags)
@@ -57,7 +58,7 @@ def joined(path: Path, first: Callable[[int, mmap.mmap], None] | None = None) ->
         connection.send(b"\0")
         connection.setblocking(False)
         try:
-            yield Peer(path, connection, fds[0], memory, fds[1], wake, slots, stride)
+            yield Peer(path, connection, fds[0], memory, fds[1], wake, slots, stride, flows)
         finally:
             os.close(fds[0])
             os.close(fds[1])

@@ -16,8 +16,9 @@ struct batch {
 	unsigned int n; /* of the burst's packets that may be taken: those in front of a fragment */
 };
 
-static __rte_always_inline void make_key(const struct fastpath *fp, struct batch *batch, unsigned int i,
-					 const struct rte_mbuf *m, uint64_t zone, enum fast_family family)
+static __rte_always_inline void make_key(const struct fastpath *fp, struct batch *batch,
+					 unsigned int i, const struct rte_mbuf *m, uint64_t zone,
+					 enum fast_family family)
 {
 	const uint8_t *home;
 	uint32_t hash;
@@ -50,20 +51,6 @@ static inline void make_keys(const struct fastpath *fp, struct batch *batch, con
 	batch->n = i;
 }
 
-static __rte_always_inline struct fast_entry *find(const struct fastpath *fp, const uint64_t *key,
-						   uint32_t hash, enum fast_family family, size_t *index)
-{
-	for (unsigned int i = 0; i < FAST_WAYS; i++) {
-		struct fast_entry *e;
-
-		*index = fast_index(fp, hash, fast_home(hash) + i);
-		e = fast_at(fp, family, *index);
-		if (likely(fast_same_key(e, key, family)))
-			return e;
-	}
-	return NULL;
-}
-
 /* Something changed since the entry was last seen to hold: was it of this flow? */
 static __rte_noinline bool still_holds(const struct fastpath *fp, struct fast_flow *f)
 {
@@ -75,8 +62,7 @@ static __rte_noinline bool still_holds(const struct fastpath *fp, struct fast_fl
 	return true;
 }
 
-/* Flows age by what their functions' records say; often enough is enough. */
-static __rte_noinline void refresh(struct fast_flow *f, const struct fast_timers *t, uint32_t now)
+__rte_noinline void fast_refresh(struct fast_flow *f, const struct fast_timers *t, uint32_t now)
 {
 	for (unsigned int i = 0; i < FAST_FLOWS_MAX; i++)
 		if (t->expires[i])
@@ -85,10 +71,9 @@ static __rte_noinline void refresh(struct fast_flow *f, const struct fast_timers
 }
 
 static inline void take(struct fastpath *fp, struct fast_hits *hits, struct rte_mbuf *m,
-			const struct fast_flow *f, struct fast_path *p)
+			const struct fast_flow *f, const struct fast_path *p)
 {
-	if (!p->packets++)
-		fp->touched[fp->n_touched++] = f->path;
+	fast_credit_path(fp, f->path, 1);
 	if (unlikely(p->n_accounts))
 		hits->accounted[hits->n_accounted++] = (struct fast_accounted){f, m};
 	if (!hits->n)
@@ -99,24 +84,17 @@ static inline void take(struct fastpath *fp, struct fast_hits *hits, struct rte_
 }
 
 /*
- * A firewall's record is of both ways: what opens or ends a connection is not overtaken by what goes the
- * other way and came behind it, either.
+ * A firewall's record is of both ways: what opens or ends a connection is not overtaken by what
+ * goes the other way and came behind it, either.
  */
 static void forget_swapped(const struct fastpath *fp, const uint64_t *key, enum fast_family family)
 {
-	uint64_t swapped[FAST_KEY6_WORDS], last = key[fast_words(family) - 1];
+	uint64_t swapped[FAST_KEY6_WORDS];
 	struct fast_entry *e;
 	size_t index;
 
-	if (family == FAST_IPV4) {
-		swapped[0] = key[0] << 32 | key[0] >> 32;
-	} else {
-		memcpy(swapped, key + 2, 16);
-		memcpy(swapped + 2, key, 16);
-	}
-	swapped[fast_words(family) - 1] = (last & ~(uint64_t)UINT32_MAX) | (last & 0xffff) << 16 |
-					  (last >> 16 & 0xffff);
-	e = find(fp, swapped, fast_hash(fp, swapped, family), family, &index);
+	fast_swap_key(swapped, key, family);
+	e = fast_find(fp, swapped, fast_hash(fp, swapped, family), family, &index);
 	if (e)
 		e->flow.version = 0;
 }
@@ -141,12 +119,12 @@ static __rte_noinline bool to_be_noted(const struct fastpath *fp, struct fast_en
 }
 
 /* The packet of a known flow is rewritten and taken; any other goes the plain way. */
-static __rte_always_inline bool serve(struct fastpath *fp, struct fast_hits *hits, struct rte_mbuf *m,
-				      const uint64_t *key, uint32_t hash, uint32_t now, bool *note,
-				      enum fast_family family)
+static __rte_always_inline bool serve(struct fastpath *fp, struct fast_hits *hits,
+				      struct rte_mbuf *m, const uint64_t *key, uint32_t hash,
+				      uint32_t now, bool *note, enum fast_family family)
 {
 	size_t index;
-	struct fast_entry *e = find(fp, key, hash, family, &index);
+	struct fast_entry *e = fast_find(fp, key, hash, family, &index);
 	struct fast_path *p;
 
 	if (unlikely(!e)) {
@@ -162,29 +140,31 @@ static __rte_always_inline bool serve(struct fastpath *fp, struct fast_hits *hit
 		return false;
 	}
 	if (unlikely((int32_t)(now - e->flow.refresh_at) >= 0))
-		refresh(&e->flow, &fp->tables[family].timers[index], now);
+		fast_refresh(&e->flow, &fp->tables[family].timers[index], now);
 	fast_rewrite(m, e, p, family);
 	take(fp, hits, m, &e->flow, p);
 	return true;
 }
 
-static void note_begin(struct fastpath *fp, struct rte_mbuf *m, const struct batch *batch,
-		       unsigned int i, uint8_t direction)
+void fast_note_begin(struct fastpath *fp, struct rte_mbuf *m, const uint64_t *key, uint32_t hash,
+		     enum fast_family family, uint8_t direction)
 {
 	struct fast_record *rec = &fp->records[fp->n_records++];
 
 	rec->m = m;
-	rec->family = (enum fast_family)batch->family[i];
-	memcpy(rec->key, batch->key[i], sizeof(rec->key));
-	rec->hash = batch->hash[i];
+	rec->family = family;
+	memcpy(rec->key, key, fast_words(family) * sizeof(*key));
+	rec->hash = hash;
 	rec->open = true;
 	rec->n_steps = rec->n_flows = rec->n_accounts = rec->sets = 0;
 	rec->epoch_sum = 0;
 	memset(&rec->timers, 0, sizeof(rec->timers));
 	memcpy(rec->before, rte_pktmbuf_mtod(m, void *),
 	       RTE_MIN((size_t)m->data_len, sizeof(rec->before)));
-	rec->at = (struct nf_flow){.v6 = rec->family == FAST_IPV6, .direction = direction,
-				   .proto = pkt_l4(m) == RTE_PTYPE_L4_TCP ? IPPROTO_TCP : IPPROTO_UDP};
+	rec->at = (struct nf_flow){.v6 = family == FAST_IPV6,
+				   .direction = direction,
+				   .proto = pkt_l4(m) == RTE_PTYPE_L4_TCP ? IPPROTO_TCP
+									  : IPPROTO_UDP};
 	fast_see_tuple(rec);
 }
 
@@ -261,7 +241,8 @@ static inline void check_changes(struct replica *r)
 	}
 }
 
-/* Flows that come once, that are too many, or that some function must see, cost and gain nothing. */
+/* Flows that come once, that are too many, or that some function must see, cost and gain nothing.
+ */
 static void judge(struct fastpath *fp)
 {
 	fp->aside = fp->lost > 2 * fp->gained;
@@ -317,13 +298,16 @@ void fastpath_take(struct replica *r, struct burst *b, unsigned int node, struct
 		bool known = false, note = false;
 
 		if (likely(batch.family[i] == FAST_IPV4))
-			known = serve(fp, hits, m, batch.key[i], batch.hash[i], now, &note, FAST_IPV4);
+			known = serve(fp, hits, m, batch.key[i], batch.hash[i], now, &note,
+				      FAST_IPV4);
 		else if (batch.family[i] == FAST_IPV6)
-			known = serve(fp, hits, m, batch.key[i], batch.hash[i], now, &note, FAST_IPV6);
+			known = serve(fp, hits, m, batch.key[i], batch.hash[i], now, &note,
+				      FAST_IPV6);
 		if (likely(known))
 			continue;
 		if (note)
-			note_begin(fp, m, &batch, i, b->direction);
+			fast_note_begin(fp, m, batch.key[i], batch.hash[i],
+					(enum fast_family)batch.family[i], b->direction);
 		b->pkts[left++] = m;
 	}
 	for (unsigned int i = batch.n; i < b->n; i++)
@@ -352,11 +336,20 @@ void fastpath_spared(struct replica *r, const struct fast_hits *hits)
 json_t *fastpath_json(const struct fastpath *fp)
 {
 	const struct fast_stats *s = &fp->stats;
+	const struct fast_offer *told = fp->offer;
+	json_t *o;
 
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "flows",
-			 (json_int_t)(fp->set_mask + 1) * FAST_WAYS, "hits", (json_int_t)s->hits,
-			 "misses", (json_int_t)s->misses, "recorded", (json_int_t)s->recorded,
-			 "declined", (json_int_t)s->declined, "evicted", (json_int_t)s->evicted,
-			 "flushes", (json_int_t)s->flushes, "cycles", (json_int_t)s->cycles,
-			 "cycles_packets", (json_int_t)s->cycles_packets);
+	o = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "flows",
+		      (json_int_t)(fp->set_mask + 1) * FAST_WAYS, "hits", (json_int_t)s->hits,
+		      "misses", (json_int_t)s->misses, "recorded", (json_int_t)s->recorded,
+		      "declined", (json_int_t)s->declined, "evicted", (json_int_t)s->evicted,
+		      "flushes", (json_int_t)s->flushes, "cycles", (json_int_t)s->cycles,
+		      "cycles_packets", (json_int_t)s->cycles_packets);
+	if (told)
+		json_object_set_new(
+			o, "told",
+			json_pack("{s:I, s:I, s:I, s:I}", "flows", (json_int_t)told->told_flows,
+				  "retracted", (json_int_t)told->retracted_flows, "no_room",
+				  (json_int_t)told->no_room, "spared", (json_int_t)told->spared));
+	return o;
 }

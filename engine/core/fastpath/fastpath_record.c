@@ -46,7 +46,8 @@ static const struct layout layouts[FAST_FAMILIES] = {
 };
 
 /* Headers may differ in MACs, TTL, addresses, ports and checksums only. */
-static bool only_known_fields(const struct fast_record *rec, const struct layout *l, const uint8_t *now)
+static bool only_known_fields(const struct fast_record *rec, const struct layout *l,
+			      const uint8_t *now)
 {
 	const uint8_t *old = rec->before;
 	bool dst = memcmp(old, now, 6), src = memcmp(old + 6, now + 6, 6);
@@ -56,7 +57,8 @@ static bool only_known_fields(const struct fast_record *rec, const struct layout
 	       old[l->proto] == now[l->proto] && now[l->ttl] <= old[l->ttl];
 }
 
-static bool same_length(const struct fast_record *rec, const struct layout *l, const struct rte_mbuf *m)
+static bool same_length(const struct fast_record *rec, const struct layout *l,
+			const struct rte_mbuf *m)
 {
 	uint32_t l3_bytes = rec->family == FAST_IPV4 ? FAST_L3_BYTES : FAST_L3_BYTES6;
 	uint16_t length;
@@ -76,11 +78,13 @@ static int path_number(struct fastpath *fp, const struct fast_path *p)
 			return (int)i;
 	if (fp->n_paths == FAST_PATHS_MAX)
 		return -1;
-	memcpy(&fp->paths[fp->n_paths], p, sizeof(*p)); /* with what is between its members: all zero */
+	memcpy(&fp->paths[fp->n_paths], p,
+	       sizeof(*p)); /* with what is between its members: all zero */
 	return (int)fp->n_paths++;
 }
 
-/* A place for the key: its own, a free one, or that of another flow. */
+/* A place for the key: its own, a free one, or that of another flow; SIZE_MAX: the host has them
+ * all. */
 static size_t place(struct fastpath *fp, const struct fast_record *rec)
 {
 	size_t free_one = SIZE_MAX;
@@ -90,26 +94,39 @@ static size_t place(struct fastpath *fp, const struct fast_record *rec)
 		const struct fast_entry *e = fast_at(fp, rec->family, at);
 
 		if (fast_same_key(e, rec->key, rec->family))
-			return at;
-		if (free_one == SIZE_MAX && e->flow.version < fp->valid_from)
+			return fast_is_told(fp, rec->family, at) ? SIZE_MAX : at;
+		if (free_one == SIZE_MAX && e->flow.version < fp->valid_from &&
+		    !fast_is_told(fp, rec->family, at))
 			free_one = at;
 	}
 	if (free_one != SIZE_MAX)
 		return free_one;
+	for (unsigned int i = 0; fp->offer && i < FAST_WAYS; i++) {
+		size_t at = fast_index(fp, rec->hash, fp->victim + i);
+
+		if (!fast_is_told(fp, rec->family, at))
+			return at;
+	}
+	if (fp->offer)
+		return SIZE_MAX;
 	fp->stats.evicted++;
 	fp->lost++;
 	return fast_index(fp, rec->hash, fp->victim++);
 }
 
 static struct fast_entry *put(struct fastpath *fp, const struct fast_record *rec, uint16_t path,
-			      uint32_t now)
+			      uint32_t now, size_t *index)
 {
 	size_t at = place(fp, rec);
-	struct fast_entry *e = fast_at(fp, rec->family, at);
+	struct fast_entry *e;
 
+	*index = at;
+	if (at == SIZE_MAX)
+		return NULL;
+	e = fast_at(fp, rec->family, at);
 	memset(e, 0, fast_entry_bytes(rec->family));
-	e->flow = (struct fast_flow){.version = fp->version, .refresh_at = now,
-				     .epochs = rec->epoch_sum, .path = path};
+	e->flow = (struct fast_flow){
+		.version = fp->version, .refresh_at = now, .epochs = rec->epoch_sum, .path = path};
 	memcpy(e->flow.flow, rec->flow, rec->n_flows * sizeof(rec->flow[0]));
 	memcpy(e->key, rec->key, fast_words(rec->family) * sizeof(rec->key[0]));
 	fp->tables[rec->family].timers[at] = rec->timers;
@@ -130,12 +147,14 @@ static bool watch(struct fastpath *fp, const struct flow_epochs *epochs)
 
 static void decline(struct fastpath *fp, struct fast_record *rec, uint32_t now)
 {
+	size_t at;
+
 	rec->open = false;
 	rec->n_flows = rec->epoch_sum = 0;
 	memset(&rec->timers, 0, sizeof(rec->timers));
 	fp->stats.declined++;
 	fp->lost++;
-	put(fp, rec, FAST_DECLINED, now + FAST_REFRESH);
+	put(fp, rec, FAST_DECLINED, now + FAST_REFRESH, &at);
 }
 
 static void fill_path(struct fast_path *p, const struct fast_record *rec, const struct target *to,
@@ -171,8 +190,8 @@ static void fill_path(struct fast_path *p, const struct fast_record *rec, const 
 }
 
 /* The sums are what all the functions' checksum updates come to (RFC 1624). */
-static void fill_rewrite(struct fast_entry *e, const struct fast_record *rec, const struct layout *l,
-			 const uint8_t *now)
+static void fill_rewrite(struct fast_entry *e, const struct fast_record *rec,
+			 const struct layout *l, const uint8_t *now)
 {
 	const uint8_t *old = rec->before;
 	bool moved = memcmp(old + l->addrs, now + l->addrs, l->addr_bytes + 4);
@@ -200,11 +219,14 @@ static void finish(struct fastpath *fp, struct fast_record *rec, const struct ta
 {
 	const uint8_t *now = rte_pktmbuf_mtod(rec->m, const uint8_t *);
 	const struct layout *l = &layouts[rec->family];
+	struct fast_entry *e;
 	struct fast_path p;
 	int number = -1;
+	size_t at;
 
 	rec->open = false;
-	if (same_length(rec, l, rec->m) && only_known_fields(rec, l, now)) {
+	if ((!fp->offer || fast_may_tell(fp, rec, to)) && same_length(rec, l, rec->m) &&
+	    only_known_fields(rec, l, now)) {
 		fill_path(&p, rec, to, now);
 		number = path_number(fp, &p);
 	}
@@ -212,8 +234,13 @@ static void finish(struct fastpath *fp, struct fast_record *rec, const struct ta
 		decline(fp, rec, now32);
 		return;
 	}
-	fill_rewrite(put(fp, rec, (uint16_t)number, now32), rec, l, now);
+	e = put(fp, rec, (uint16_t)number, now32, &at);
+	if (!e)
+		return;
+	fill_rewrite(e, rec, l, now);
 	fp->stats.recorded++;
+	if (fp->offer)
+		fast_tell(fp, rec, e, at, now32);
 }
 
 static bool add_flow(struct fastpath *fp, struct fast_record *rec, unsigned int node,
@@ -224,8 +251,8 @@ static bool add_flow(struct fastpath *fp, struct fast_record *rec, unsigned int 
 	if (rec->n_flows == FAST_FLOWS_MAX || !watch(fp, a->epochs))
 		return false;
 	if (a->account)
-		rec->accounts[rec->n_accounts++] =
-			(struct fast_account){.node = (uint16_t)node, .flow = rec->n_flows};
+		rec->accounts[rec->n_accounts++] = (struct fast_account){.node = (uint16_t)node,
+									 .flow = rec->n_flows};
 	rec->epochs[rec->n_flows] = a->epochs;
 	rec->flow[rec->n_flows] = a->flow;
 	rec->epoch_sum += a->epochs->of[a->flow];
@@ -235,20 +262,20 @@ static bool add_flow(struct fastpath *fp, struct fast_record *rec, unsigned int 
 }
 
 /* One function's word on one packet; false: it cannot be spared. */
-static bool add_step(struct fastpath *fp, struct fast_record *rec, struct node *node, unsigned int index,
-		     uint8_t verdict)
+static bool add_step(struct fastpath *fp, struct fast_record *rec, struct node *node,
+		     unsigned int index, uint8_t verdict)
 {
 	const struct nf_ops *ops = node->worker->nf->ops;
 	struct nf_flow_action a = {0};
 
 	if (verdict >= node->n_edges && !(verdict >= NF_DROP(0) && verdict < NF_DROP(NF_DROPS_MAX)))
 		return false;
-	if (rec->n_steps == FAST_STEPS_MAX || !ops->flow_action(node->worker, &rec->at, verdict, &a) ||
-	    !add_flow(fp, rec, index, &a))
+	if (rec->n_steps == FAST_STEPS_MAX ||
+	    !ops->flow_action(node->worker, &rec->at, verdict, &a) || !add_flow(fp, rec, index, &a))
 		return false;
 	rec->sets |= a.sets;
-	rec->steps[rec->n_steps++] =
-		(struct fast_step){.node = (uint16_t)index, .verdict = verdict, .counters = a.counters};
+	rec->steps[rec->n_steps++] = (struct fast_step){
+		.node = (uint16_t)index, .verdict = verdict, .counters = a.counters};
 	return true;
 }
 

@@ -65,7 +65,7 @@ static __rte_noinline void locate_again(struct replica *r, struct node *node)
 
 /* Drops of the fast path are counted here, and not with a path's packets: by whose they are. */
 static void end_fast(struct replica *r, const struct fast_hits *hits, unsigned int from,
-				    unsigned int to)
+		     unsigned int to)
 {
 	for (unsigned int i = from; i < to; i++) {
 		const struct fast_path *p = &r->fast->paths[hits->path[i]];
@@ -109,6 +109,11 @@ static __rte_noinline void run_fast(struct replica *r, struct node *node, uint64
 	uint16_t n = node->in.n;
 	struct fast_hits hits;
 
+	if (r->fast->offer) {
+		fastpath_offer_look(r, &node->in, (unsigned int)(node - r->nodes));
+		part_ends(r, t, &stats->cycles, n);
+		return;
+	}
 	fastpath_take(r, &node->in, (unsigned int)(node - r->nodes), &hits);
 	if (likely(hits.n))
 		leave_fast(r, &hits);

@@ -80,7 +80,8 @@ static int open_way(struct engine *e, struct replica *r, struct outlet *o, struc
 			direction = reader->inputs[i].direction;
 	/* What comes forward begins flows: its tuple tells, and nobody is asked for each packet. */
 	o->way = elastic_way_create(e->elastic[l->reader],
-				    direction == NF_REVERSE ? who_tells(e, reader) : NULL, direction);
+				    direction == NF_REVERSE ? who_tells(e, reader) : NULL,
+				    direction);
 	if (!o->way)
 		return err_set(err, ENOMEM, l->name, "out of memory");
 	r->steers = true;
@@ -270,6 +271,9 @@ int replica_create(struct engine *e, unsigned int si, unsigned int index, struct
 		if (rc)
 			return rc;
 	}
+	rc = fastpath_offer_open(r, s, err);
+	if (rc)
+		return rc;
 	return locate_open(e, r) ? err_set(err, ENOMEM, s->name, "out of memory for a replica") : 0;
 }
 

@@ -29,6 +29,11 @@ static const struct param shm_params[] = {
 	{.name = "wait_link_ms", .type = PARAM_UINT, .max = 60000, .def = "0", .unit = "ms",
 	 .offset = offsetof(struct shm_conf, wait_link_ms),
 	 .doc = "how long to wait for the peer before going on"},
+	{.name = "offload", .type = PARAM_UINT, .max = OFFLOAD_FLOWS_MAX, .def = "0", .unit = "flows",
+	 .offset = offsetof(struct shm_conf, offload),
+	 .doc = "offload of state: the client tells what its segment does to a flow, and the server does "
+		"that to the flow's next packets. A power of two, at both ends the same, and the client's "
+		"segment's `fastpath`; 0: none"},
 	{.name = "times", .type = PARAM_BOOL, .def = "false", .offset = offsetof(struct shm_conf, times),
 	 .doc = "take each packet's times: waiting here, of that with the reader off its CPU, and from "
 		"a link of this kind to this one"},
@@ -45,9 +50,15 @@ static int check(const struct link *l, struct err *err)
 	if (c->slots & (c->slots - 1))
 		return err_set(err, EINVAL, "params.slots", "%lu; allowed: a power of two",
 			       (unsigned long)c->slots);
+	if (c->offload & (c->offload - 1) || (c->offload && c->offload < 4))
+		return err_set(err, EINVAL, "params.offload",
+			       "%lu; allowed: 0, or a power of two from 4",
+			       (unsigned long)c->offload);
 	if (l->n_rxq > 1 || l->n_txq > 1)
-		return err_set(err, EINVAL, "", "%u replicas read and %u write it; allowed: one of each, "
-			       "steer through a ring", l->n_rxq, l->n_txq);
+		return err_set(err, EINVAL, "",
+			       "%u replicas read and %u write it; allowed: one of each, "
+			       "steer through a ring",
+			       l->n_rxq, l->n_txq);
 	return 0;
 }
 
@@ -73,6 +84,8 @@ static void shm_fini(struct link *l)
 	shm_queue_close(&s->rx);
 	shm_queue_close(&s->tx);
 	shm_map_close(s->own);
+	shm_map_close(s->control);
+	shm_offload_close(s->offload);
 	free(s->times.wait_ns);
 	free(s->times.off_cpu_ns);
 	free(s->stay_ns);
@@ -111,7 +124,18 @@ static int prepare(struct shm_state *s, struct err *err)
 		if (!s->times.wait_ns || !s->times.off_cpu_ns || !s->stay_ns)
 			return err_set(err, ENOMEM, "params.times", "out of memory");
 	}
-	return c->role ? 0 : shm_renew(s, err);
+	if (c->role)
+		return 0;
+	if (c->offload && shm_offload_open(s, err))
+		return -ENOMEM;
+	return shm_renew(s, err);
+}
+
+static uint32_t shm_tells(const struct link *l)
+{
+	const struct shm_conf *c = l->conf;
+
+	return c->role ? (uint32_t)c->offload : 0;
 }
 
 static int shm_init(struct link *l, struct err *err)
@@ -163,28 +187,31 @@ static json_t *shm_stats(struct link *l)
 	const struct shm_state *s = l->state;
 	const struct shm_conf *c = l->conf;
 	json_t *ended = json_object();
-	json_t *o = json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "up",
-			      atomic_load(&s->up),
-			      "connects", (json_int_t)atomic_load(&s->connects), "refused",
-			      (json_int_t)atomic_load(&s->refused), "robbed",
-			      (json_int_t)atomic_load(&s->robbed), "rx_packets",
-			      (json_int_t)s->received, "tx_packets", (json_int_t)s->sent,
-			      "corrupt", (json_int_t)s->corrupt, "rx_no_mbuf", (json_int_t)s->no_mbuf,
-			      "too_long", (json_int_t)s->too_long, "wakes_held",
-			      (json_int_t)s->wakes_held, "wakes_paused", (json_int_t)s->wakes_paused, "used",
-			      (json_int_t)shm_queue_used(
-				      &s->tx, c->role ? SHM_TO_SERVER : SHM_TO_CLIENT));
+	json_t *o = json_pack(
+		"{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "up",
+		atomic_load(&s->up), "connects", (json_int_t)atomic_load(&s->connects), "refused",
+		(json_int_t)atomic_load(&s->refused), "robbed", (json_int_t)atomic_load(&s->robbed),
+		"rx_packets", (json_int_t)s->received, "tx_packets", (json_int_t)s->sent, "corrupt",
+		(json_int_t)s->corrupt, "rx_no_mbuf", (json_int_t)s->no_mbuf, "too_long",
+		(json_int_t)s->too_long, "wakes_held", (json_int_t)s->wakes_held, "wakes_paused",
+		(json_int_t)s->wakes_paused, "used",
+		(json_int_t)shm_queue_used(&s->tx, c->role ? SHM_TO_SERVER : SHM_TO_CLIENT) +
+			shm_offload_used(s->offload));
 
 	ends_put(ended, "too-long", &s->too_long_ends);
 	json_object_set_new(o, "ended", ended);
+	if (s->offload)
+		json_object_set_new(o, "offload", shm_offload_json(s->offload, ended));
 	if (!s->times.wait_ns)
 		return o;
-	json_object_set_new(o, "wait", time_json(s->times.wait_ns, s->times.count, s->times.wait,
-						 s->ns_per_cycle));
-	json_object_set_new(o, "off_cpu", time_json(s->times.off_cpu_ns, s->times.count,
-						    s->times.off_cpu, s->ns_per_cycle));
-	json_object_set_new(o, "stay", time_json(s->stay_ns, s->stays, s->stay_cycles,
-						 s->ns_per_cycle));
+	json_object_set_new(o, "wait",
+			    time_json(s->times.wait_ns, s->times.count, s->times.wait,
+				      s->ns_per_cycle));
+	json_object_set_new(o, "off_cpu",
+			    time_json(s->times.off_cpu_ns, s->times.count, s->times.off_cpu,
+				      s->ns_per_cycle));
+	json_object_set_new(o, "stay",
+			    time_json(s->stay_ns, s->stays, s->stay_cycles, s->ns_per_cycle));
 	return o;
 }
 
@@ -206,5 +233,8 @@ static const struct link_ops shm_ops = {
 	.wait_fd = shm_wait_fd,
 	.wait_arm = shm_wait_arm,
 	.wait_disarm = shm_wait_disarm,
+	.tells = shm_tells,
+	.told = shm_told,
+	.tables_changed = shm_tables_changed,
 };
 LINK_REGISTER(shm_ops)

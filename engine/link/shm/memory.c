@@ -14,14 +14,15 @@
 
 #define PAGE_BYTES 4096 /* the smallest that there is */
 
-static pthread_mutex_t closing = PTHREAD_MUTEX_INITIALIZER; /* of mappings that lcores handed back */
+static pthread_mutex_t closing =
+	PTHREAD_MUTEX_INITIALIZER; /* of mappings that lcores handed back */
 
-static size_t region_size(uint32_t slots, uint32_t stride)
+static size_t packets_size(uint32_t slots, uint32_t stride)
 {
 	return sizeof(struct shm_region) + (size_t)SHM_RINGS * slots * stride;
 }
 
-static struct shm_map *map_new(uint32_t slots, uint32_t stride)
+static struct shm_map *map_new(uint32_t slots, uint32_t stride, uint32_t flows)
 {
 	struct shm_map *m = calloc(1, sizeof(*m));
 
@@ -29,12 +30,20 @@ static struct shm_map *map_new(uint32_t slots, uint32_t stride)
 		return NULL;
 	m->slots = slots;
 	m->stride = stride;
-	m->size = region_size(slots, stride);
+	m->flows = flows;
+	m->size = packets_size(slots, stride) + offload_bytes(flows);
 	m->region = MAP_FAILED;
 	for (int i = 0; i < SHM_FDS; i++)
 		m->fd[i] = -1;
 	m->client_end = -1;
 	return m;
+}
+
+struct offload_area *shm_area(const struct shm_map *m)
+{
+	return m->flows ? (struct offload_area *)((uint8_t *)m->region +
+						  packets_size(m->slots, m->stride))
+			: NULL;
 }
 
 void shm_map_close(struct shm_map *m)
@@ -85,15 +94,15 @@ static int map_create(const struct shm_conf *c, struct shm_map **out, struct err
 {
 	uint32_t stride = (uint32_t)(sizeof(struct shm_slot) + c->slot_bytes + SHM_SLOT_ALIGN - 1) &
 			  ~(uint32_t)(SHM_SLOT_ALIGN - 1);
-	struct shm_map *m = map_new((uint32_t)c->slots, stride);
+	struct shm_map *m = map_new((uint32_t)c->slots, stride, (uint32_t)c->offload);
 	int memory;
 
 	if (!m)
 		return err_set(err, ENOMEM, "params.slots", "out of memory");
-	memory = m->fd[SHM_FD_MEMORY] = memfd_create("headrace-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	memory = m->fd[SHM_FD_MEMORY] = memfd_create("headrace-shm",
+						     MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (memory < 0 || ftruncate(memory, (off_t)m->size) ||
-	    fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) ||
-	    !make_wake_ups(m)) {
+	    fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) || !make_wake_ups(m)) {
 		int rc = err_set(err, errno, "params.slots", "no shared memory of %zu bytes: %s",
 				 m->size, strerror(errno));
 
@@ -111,9 +120,10 @@ static struct shm_map *map_open(const struct shm_hello *hello, const int *fds, i
 
 	if (hello->magic != SHM_MAGIC || hello->version != SHM_VERSION || !hello->slots ||
 	    (hello->slots & (hello->slots - 1)) || hello->slots > 1u << 20 ||
-	    hello->stride <= sizeof(struct shm_slot) || hello->stride > 1u << 17)
+	    hello->stride <= sizeof(struct shm_slot) || hello->stride > 1u << 17 ||
+	    hello->stride % SHM_SLOT_ALIGN || hello->flows > OFFLOAD_FLOWS_MAX)
 		return NULL;
-	m = map_new(hello->slots, hello->stride);
+	m = map_new(hello->slots, hello->stride, hello->flows);
 	if (!m)
 		return NULL;
 	for (int i = 0; i < SHM_FDS; i++)
@@ -128,7 +138,7 @@ static struct shm_map *map_open(const struct shm_hello *hello, const int *fds, i
 
 static struct shm_map *map_again(const struct shm_map *m, int populated)
 {
-	struct shm_hello hello = {SHM_MAGIC, SHM_VERSION, m->slots, m->stride};
+	struct shm_hello hello = {SHM_MAGIC, SHM_VERSION, m->slots, m->stride, m->flows};
 
 	return map_open(&hello, m->fd, populated);
 }
@@ -145,8 +155,9 @@ struct shm_map *shm_map_again(const struct shm_map *m)
 }
 
 /*
- * Pages can be given back (MADV_REMOVE, FALLOC_FL_PUNCH_HOLE) until nobody may map the file for writing
- * any more, which both sides have done by now. Whether all pages are there; swapped ones are counted.
+ * Pages can be given back (MADV_REMOVE, FALLOC_FL_PUNCH_HOLE) until nobody may map the file for
+ * writing any more, which both sides have done by now. Whether all pages are there; swapped ones
+ * are counted.
  */
 static bool seal(const struct shm_map *m)
 {
@@ -182,14 +193,15 @@ bool shm_take_in(struct shm_state *s)
 	fault_in(s->own);
 	fault_in(rx);
 	fault_in(tx);
+	rx->serial = tx->serial = ++s->serial;
 	shm_queue_offer(&s->rx, rx);
 	shm_queue_offer(&s->tx, tx);
 	return true;
 }
 
 /*
- * Packets that the peer has not taken yet, for who asks meanwhile: the lcore may be taking up another
- * mapping, but the one that it had is not closed in between.
+ * Packets that the peer has not taken yet, for who asks meanwhile: the lcore may be taking up
+ * another mapping, but the one that it had is not closed in between.
  */
 uint64_t shm_queue_used(const struct shm_queue *q, unsigned int ring)
 {
@@ -205,12 +217,32 @@ uint64_t shm_queue_used(const struct shm_queue *q, unsigned int ring)
 	return used;
 }
 
-/* Control thread. What the lcore has not taken up yet is replaced; what it handed back is unmapped. */
+/* Control thread. What the lcore has not taken up yet is replaced; what it handed back is unmapped.
+ */
 void shm_queue_offer(struct shm_queue *q, struct shm_map *m)
 {
 	pthread_mutex_lock(&closing);
 	shm_map_close(atomic_exchange(&q->next, m));
 	shm_map_close(atomic_exchange(&q->retired, NULL));
+	pthread_mutex_unlock(&closing);
+}
+
+/* The client's: where it tells of changed tables, from before its lcore may tell of flows there. */
+void shm_queue_control(struct shm_state *s, struct shm_map *m)
+{
+	pthread_mutex_lock(&closing);
+	shm_map_close(s->control);
+	s->control = m;
+	pthread_mutex_unlock(&closing);
+}
+
+void shm_tables_changed(struct link *l)
+{
+	struct shm_state *s = l->state;
+
+	pthread_mutex_lock(&closing);
+	if (s->control && s->control->flows)
+		atomic_fetch_add(&shm_area(s->control)->tables, 1);
 	pthread_mutex_unlock(&closing);
 }
 

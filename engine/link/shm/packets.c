@@ -17,10 +17,10 @@
 #define WAKES 16
 
 /*
- * Whoever has a descriptor may have very many epoll descriptors watch it, and each costs whoever wakes
- * by it. Where wake-ups in a row take this much of the lcore's CPU time, a pause follows each, so that
- * such a peer takes one part in WAKE_PAUSE of the lcore; it then looks by itself (WAIT_MAX_MS). One
- * alone may have been an interrupt, or a hypervisor that ran something else.
+ * Whoever has a descriptor may have very many epoll descriptors watch it, and each costs whoever
+ * wakes by it. Where wake-ups in a row take this much of the lcore's CPU time, a pause follows
+ * each, so that such a peer takes one part in WAKE_PAUSE of the lcore; it then looks by itself
+ * (WAIT_MAX_MS). One alone may have been an interrupt, or a hypervisor that ran something else.
  */
 #define WAKE_DEAR_NS 20000
 #define WAKE_PAUSE 200
@@ -28,9 +28,10 @@
 #define WAKES_DEAR 4
 
 /*
- * A client that says all the time that it sleeps has the lcore make a system call for each packet. So one
- * part in WAKE_SHARE of its time is for wake-ups, and as many at once as take WAKE_AT_ONCE_NS; those
- * beyond are moderated, as a NIC does with its interrupts: the connection's thread makes them.
+ * A client that says all the time that it sleeps has the lcore make a system call for each packet.
+ * So one part in WAKE_SHARE of its time is for wake-ups, and as many at once as take
+ * WAKE_AT_ONCE_NS; those beyond are moderated, as a NIC does with its interrupts: the connection's
+ * thread makes them.
  */
 #define WAKE_SHARE 64
 #define WAKE_AT_ONCE_NS 1000000
@@ -143,6 +144,29 @@ static inline void note_wait(struct shm_state *s, uint64_t put, uint64_t now)
 						 (1ull << HIST_MAX_BITS) - 1));
 }
 
+/*
+ * A client that tells of flows tells, too, which packets it is through with: all that it had read
+ * when it comes for more. What came of them is in the ring by then, or was dropped.
+ */
+static inline void note_done(struct shm_state *s)
+{
+	struct offload_area *a = shm_area(map_of(&s->rx));
+	uint64_t done = at_of(&s->rx) << 32 | (uint32_t)at_of(&s->tx);
+
+	if (a && atomic_load_explicit(&a->done, memory_order_relaxed) != done)
+		atomic_store_explicit(&a->done, done, memory_order_release);
+}
+
+struct offload_area *shm_told(struct link_rxq *rxq, uint32_t *flows, uint64_t *which)
+{
+	const struct shm_state *s = rxq->state;
+	const struct shm_map *m = map_of(&s->rx);
+
+	*flows = m ? m->flows : 0;
+	*which = m ? m->serial : 0;
+	return m ? shm_area(m) : NULL;
+}
+
 /* What the peer says, within what can be. */
 static inline uint16_t waiting(struct shm_state *s, struct shm_queue *q, uint16_t n)
 {
@@ -176,18 +200,17 @@ static inline bool take_out(struct shm_state *s, struct rte_mbuf *m, const struc
 	return true;
 }
 
-uint16_t shm_rx(struct link_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
+static uint16_t read_ring(struct shm_state *s, struct link_rxq *rxq, struct rte_mbuf **pkts,
+			  uint16_t n)
 {
-	struct shm_state *s = rxq->state;
 	struct shm_queue *q = &s->rx;
 	uint16_t there, got = 0;
 	uint64_t now;
 
-	if (unlikely(!ready(q, ring_in(s), true)))
-		return 0;
 	there = waiting(s, q, n);
 	now = rte_rdtsc(); /* after the look: what is there was put before */
-	if (s->times.wait_ns && unlikely((double)(now - s->last_poll) * s->ns_per_cycle > GAP_US * 1e3))
+	if (s->times.wait_ns &&
+	    unlikely((double)(now - s->last_poll) * s->ns_per_cycle > GAP_US * 1e3))
 		note_gap(s, now);
 	s->last_poll = now;
 	if (!there)
@@ -211,6 +234,21 @@ uint16_t shm_rx(struct link_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 	return got;
 }
 
+uint16_t shm_rx(struct link_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
+{
+	struct shm_state *s = rxq->state;
+	bool there = ready(&s->rx, ring_in(s), true), more = false;
+	uint16_t got = 0;
+
+	if (unlikely(s->offload != NULL))
+		got = shm_offload_rx(s, pkts, n, &more);
+	else if (there && map_of(&s->rx)->flows)
+		note_done(s);
+	if (unlikely(!there) || more || got == n)
+		return got;
+	return (uint16_t)(got + read_ring(s, rxq, pkts + got, n - got));
+}
+
 static inline bool put_in(struct shm_state *s, struct shm_slot *slot, const struct rte_mbuf *m,
 			  uint32_t most, uint64_t now)
 {
@@ -230,11 +268,16 @@ static inline bool put_in(struct shm_state *s, struct shm_slot *slot, const stru
 	return true;
 }
 
-static inline void note_stay(struct shm_state *s, struct rte_mbuf *m, uint64_t now)
+void shm_stamp(struct rte_mbuf *m, uint64_t now)
+{
+	*stamp_of(m) = now;
+}
+
+void shm_note_stay(struct shm_state *s, struct rte_mbuf *m, uint64_t now)
 {
 	uint64_t came = *stamp_of(m), stay = came < now ? now - came : 0;
 
-	if (!came) /* it did not come by a link of this kind */
+	if (!s->stay_ns || !came) /* it did not come by a link of this kind */
 		return;
 	*stamp_of(m) = 0;
 	s->stays++;
@@ -243,7 +286,8 @@ static inline void note_stay(struct shm_state *s, struct rte_mbuf *m, uint64_t n
 					(1ull << HIST_MAX_BITS) - 1));
 }
 
-/* A wake-up that took long is followed by some whose CPU time is asked for: it may have been preempted. */
+/* A wake-up that took long is followed by some whose CPU time is asked for: it may have been
+ * preempted. */
 static void wake_done(struct shm_wakes *w, uint64_t start, uint64_t cpu_ns, double ns_per_cycle)
 {
 	uint64_t now = rte_rdtsc(), took;
@@ -282,12 +326,14 @@ static void pay(struct shm_state *s, uint64_t start)
 {
 	uint64_t now = rte_rdtsc(), most = (uint64_t)(WAKE_DEAR_NS / s->ns_per_cycle);
 
-	s->woken.paid_until = RTE_MAX(s->woken.paid_until, start) + RTE_MIN(now - start, most) * WAKE_SHARE;
+	s->woken.paid_until = RTE_MAX(s->woken.paid_until, start) +
+			      RTE_MIN(now - start, most) * WAKE_SHARE;
 }
 
 static __rte_noinline void wake_client(struct shm_state *s, const struct shm_queue *q)
 {
-	uint64_t start = rte_rdtsc(), ahead = (uint64_t)(WAKE_AT_ONCE_NS / s->ns_per_cycle) * WAKE_SHARE;
+	uint64_t start = rte_rdtsc(),
+		 ahead = (uint64_t)(WAKE_AT_ONCE_NS / s->ns_per_cycle) * WAKE_SHARE;
 	uint64_t cpu_ns;
 
 	if (start < s->woken.not_before) {
@@ -315,7 +361,8 @@ static __rte_noinline void wake_server(const struct shm_queue *q)
 		(void)!write(map_of(q)->fd[SHM_FD_TO_SERVER], &one, sizeof(one));
 }
 
-/* The peer reads `asleep` before it sleeps, and `head` after it said so: one of us sees the other. */
+/* The peer reads `asleep` before it sleeps, and `head` after it said so: one of us sees the other.
+ */
 static inline void wake_reader(struct shm_state *s, const struct shm_queue *q)
 {
 	const struct shm_conf *c = s->link->conf;
@@ -329,38 +376,55 @@ static inline void wake_reader(struct shm_state *s, const struct shm_queue *q)
 		wake_client(s, q);
 }
 
-uint16_t shm_tx(struct link_txq *txq, uint16_t dest, struct rte_mbuf **pkts, uint16_t n)
+/* What the peer has not taken yet; nonsense from it is no room, and it alone has the harm. */
+uint32_t shm_room(const struct shm_state *s)
 {
-	struct shm_state *s = txq->state;
-	struct shm_queue *q = &s->tx;
-	uint64_t now, used;
-	uint32_t most;
-	uint16_t put = 0, i;
+	const struct shm_queue *q = &s->tx;
+	uint64_t used = at_of(q) - atomic_load_explicit(&q->ring->tail, memory_order_acquire);
 
-	(void)dest;
-	/* In this order: who is up has been offered memory, which is taken up before it is used. */
-	if (unlikely(!atomic_load_explicit(&s->up, memory_order_acquire)) ||
-	    unlikely(!ready(q, SHM_RINGS - 1 - ring_in(s), false)))
-		return 0;
-	used = at_of(q) - atomic_load_explicit(&q->ring->tail, memory_order_acquire);
-	if (unlikely(used > map_of(q)->slots))
-		used = map_of(q)->slots; /* nonsense from the peer: no room, and it alone has the harm */
-	n = (uint16_t)RTE_MIN(n, map_of(q)->slots - used);
-	now = rte_rdtsc();
-	most = map_of(q)->stride - (uint32_t)sizeof(struct shm_slot);
-	for (i = 0; i < n; i++) {
+	return used > map_of(q)->slots ? 0 : (uint32_t)(map_of(q)->slots - used);
+}
+
+static void write_ring(struct shm_state *s, struct rte_mbuf **pkts, uint16_t n, uint64_t now)
+{
+	struct shm_queue *q = &s->tx;
+	uint32_t most = map_of(q)->stride - (uint32_t)sizeof(struct shm_slot);
+	uint16_t put = 0;
+
+	for (uint16_t i = 0; i < n; i++) {
 		if (unlikely(!put_in(s, slot_at(q, at_of(q) + put), pkts[i], most, now)))
 			continue;
 		put++;
 		if (s->stay_ns)
-			note_stay(s, pkts[i], now);
+			shm_note_stay(s, pkts[i], now);
 	}
-	if (!n)
-		return 0;
 	atomic_store_explicit(&q->ring->head, advance(q, put), memory_order_release);
 	s->sent += put;
 	wake_reader(s, q);
 	rte_pktmbuf_free_bulk(pkts, n);
+}
+
+void shm_put(struct shm_state *s, struct rte_mbuf *m, uint64_t now)
+{
+	write_ring(s, &m, 1, now);
+}
+
+uint16_t shm_tx(struct link_txq *txq, uint16_t dest, struct rte_mbuf **pkts, uint16_t n)
+{
+	struct shm_state *s = txq->state;
+	uint16_t left;
+
+	(void)dest;
+	/* In this order: who is up has been offered memory, which is taken up before it is used. */
+	if (unlikely(!atomic_load_explicit(&s->up, memory_order_acquire)) ||
+	    unlikely(!ready(&s->tx, SHM_RINGS - 1 - ring_in(s), false)))
+		return 0;
+	if (unlikely(s->offload != NULL))
+		n = shm_offload_tx(s, pkts, n, &left);
+	else
+		left = n = (uint16_t)RTE_MIN(n, shm_room(s));
+	if (left)
+		write_ring(s, pkts, left, rte_rdtsc());
 	return n;
 }
 

@@ -18,7 +18,8 @@
 
 #define RETRY_MS 20
 #define HELLO_MS 1000
-/* One who comes again and again takes little of the thread's CPU: so often at most is one let in. */
+/* One who comes again and again takes little of the thread's CPU: so often at most is one let in.
+ */
 #define ACCEPT_MS 20
 
 /* So often wake-ups are made that an lcore left, and so many times it is looked for others then. */
@@ -33,16 +34,19 @@ static struct sockaddr_un address(const struct shm_conf *c)
 	return a;
 }
 
-/* The client's end of the wake-ups is the client's from then on: it may put descriptors there, too. */
+/* The client's end of the wake-ups is the client's from then on: it may put descriptors there, too.
+ */
 static bool give(int peer, struct shm_map *m)
 {
-	struct shm_hello hello = {SHM_MAGIC, SHM_VERSION, m->slots, m->stride};
+	struct shm_hello hello = {SHM_MAGIC, SHM_VERSION, m->slots, m->stride, m->flows};
 	struct iovec iov = {&hello, sizeof(hello)};
 	int fds[SHM_FDS] = {[SHM_FD_MEMORY] = m->fd[SHM_FD_MEMORY],
 			    [SHM_FD_TO_SERVER] = m->fd[SHM_FD_TO_SERVER],
 			    [SHM_FD_TO_CLIENT] = m->client_end};
 	char control[CMSG_SPACE(sizeof(fds))] = {0};
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
+	struct msghdr msg = {.msg_iov = &iov,
+			     .msg_iovlen = 1,
+			     .msg_control = control,
 			     .msg_controllen = sizeof(control)};
 	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
 	bool given;
@@ -63,7 +67,9 @@ static struct shm_map *take(int peer)
 	struct shm_hello hello;
 	struct iovec iov = {&hello, sizeof(hello)};
 	char control[CMSG_SPACE(sizeof(fds))] = {0};
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
+	struct msghdr msg = {.msg_iov = &iov,
+			     .msg_iovlen = 1,
+			     .msg_control = control,
 			     .msg_controllen = sizeof(control)};
 	struct pollfd p = {peer, POLLIN, 0};
 	struct shm_map *m = NULL;
@@ -159,19 +165,23 @@ static void wake_held(struct shm_state *s)
 static void join_server(struct shm_state *s)
 {
 	const struct shm_conf *c = s->link->conf;
-	struct shm_map *rx, *tx;
+	struct shm_map *rx, *tx, *control;
 
 	s->peer = helper_connect(c->socket, SOCK_SEQPACKET);
 	if (s->peer < 0)
 		return;
 	rx = take(s->peer);
 	tx = rx ? shm_map_again(rx) : NULL;
-	if (!tx || send(s->peer, "", 1, MSG_NOSIGNAL) != 1) {
+	control = tx ? shm_map_again(rx) : NULL;
+	if (!control || send(s->peer, "", 1, MSG_NOSIGNAL) != 1) {
 		shm_map_close(rx);
 		shm_map_close(tx);
+		shm_map_close(control);
 		lose_peer(s);
 		return;
 	}
+	rx->serial = tx->serial = ++s->serial;
+	shm_queue_control(s, control);
 	shm_queue_offer(&s->rx, rx);
 	shm_queue_offer(&s->tx, tx);
 	atomic_fetch_add(&s->connects, 1);
@@ -184,8 +194,8 @@ static void serve(struct shm_state *s)
 	bool crowd = now_ns() - s->let_in_ns < ACCEPT_MS * 1000000u;
 	/* Of a client that is up nothing but its end is heard. */
 	short heard = atomic_load(&s->up) ? 0 : POLLIN;
-	struct pollfd p[] = {{s->wake, POLLIN, 0}, {s->peer, heard, 0},
-			     {crowd ? -1 : s->listening, POLLIN, 0}};
+	struct pollfd p[] = {
+		{s->wake, POLLIN, 0}, {s->peer, heard, 0}, {crowd ? -1 : s->listening, POLLIN, 0}};
 	uint64_t nudges;
 
 	if (poll(p, 3, s->held_turns ? HELD_MS : crowd ? ACCEPT_MS : -1) < 0)

@@ -23,22 +23,23 @@
  *
  * A client that sleeps is woken by datagrams, the server by an eventfd. Descriptors that are passed
  * share their flags with their copies, so that a client could make an eventfd block its writer; of
- * the datagrams each side has an end of its own, and a flag of one call, MSG_DONTWAIT, is nobody's to
- * clear. The server's end takes none (SHUT_RD), as a client could send descriptors with one, which
- * whoever takes the datagram has to close; that may wait for as long as the client likes
+ * the datagrams each side has an end of its own, and a flag of one call, MSG_DONTWAIT, is nobody's
+ * to clear. The server's end takes none (SHUT_RD), as a client could send descriptors with one,
+ * which whoever takes the datagram has to close; that may wait for as long as the client likes
  * (core/discard.h). An eventfd carries no descriptors, and a read with RWF_NOWAIT never waits.
- * A client could give the memory's pages back to the kernel (MADV_REMOVE), so that each use of one is a
- * fault in the server. Once it has mapped the memory and said so, the server seals it against that
- * (F_SEAL_FUTURE_WRITE), and then looks whether all pages are there. Each client gets memory and
- * wake-ups of its own. It keeps the memory for as long as it likes, in descriptors that nobody counts: so
- * the pages are the client's to make, by which they are charged to it, and not to the server.
+ * A client could give the memory's pages back to the kernel (MADV_REMOVE), so that each use of one
+ * is a fault in the server. Once it has mapped the memory and said so, the server seals it against
+ * that (F_SEAL_FUTURE_WRITE), and then looks whether all pages are there. Each client gets memory
+ * and wake-ups of its own. It keeps the memory for as long as it likes, in descriptors that nobody
+ * counts: so the pages are the client's to make, by which they are charged to it, and not to the
+ * server.
  *
- * A wake-up is the server's work at the client's order, so it is paid from a budget; what is beyond it
- * is left to the connection's thread, which is no lcore's.
+ * A wake-up is the server's work at the client's order, so it is paid from a budget; what is beyond
+ * it is left to the connection's thread, which is no lcore's.
  */
 
 #define SHM_MAGIC 0x68727368u /* "hrsh" */
-#define SHM_VERSION 4
+#define SHM_VERSION 5
 #define SHM_SLOT_ALIGN 64
 
 enum { SHM_TO_CLIENT, SHM_TO_SERVER, SHM_RINGS };
@@ -60,21 +61,24 @@ struct shm_slot {
 struct shm_hello {
 	uint32_t magic, version;
 	uint32_t slots, stride;
+	uint32_t flows; /* of which the client may tell what it decided */
 };
 
 struct shm_region {
 	struct shm_ring rings[SHM_RINGS];
-	/* then slots * stride bytes of each ring */
+	/* then slots * stride bytes of each ring, and with flows an offload_area */
 };
 
-/* The memory, the eventfd that wakes the server, one's own end of the datagrams that wake the client. */
+/* The memory, the eventfd that wakes the server, one's own end of the datagrams that wake the
+ * client. */
 enum { SHM_FD_MEMORY, SHM_FD_TO_SERVER, SHM_FD_TO_CLIENT, SHM_FDS };
 
 /* One mapping of a region: each queue has its own, which its lcore alone uses. */
 struct shm_map {
 	struct shm_region *region;
 	size_t size;
-	uint32_t slots, stride;
+	uint32_t slots, stride, flows;
+	uint64_t serial; /* of the peer that it is shared with */
 	int fd[SHM_FDS];
 	int client_end; /* server's, until it is given */
 };
@@ -99,7 +103,7 @@ struct shm_times {
 struct shm_conf {
 	char *socket;
 	uint32_t role;
-	uint64_t slots, slot_bytes, wait_link_ms;
+	uint64_t slots, slot_bytes, wait_link_ms, offload;
 	bool times;
 };
 
@@ -111,13 +115,17 @@ struct shm_wakes {
 	uint64_t not_before; /* TSC */
 	uint64_t paid_until; /* TSC: the budget's, of as much time as it takes to have this much */
 	unsigned int measured; /* so many of the next ones are, by the thread's CPU time */
-	unsigned int dear; /* of those that were, in a row */
+	unsigned int dear;     /* of those that were, in a row */
 };
 
 struct shm_state {
 	struct link *link;
 	struct shm_queue rx, tx;
 	struct shm_map *own; /* server's: what it gives out */
+	struct shm_map
+		*control; /* client's, the control thread's: where changes of tables are told */
+	uint64_t serial;  /* peers so far */
+	struct shm_offload *offload; /* server's: NULL without flows */
 	_Atomic bool up;
 	_Atomic bool stop;
 	_Atomic uint64_t connects, refused;
@@ -125,7 +133,7 @@ struct shm_state {
 	control_thread thread;
 	bool running;
 	int listening, peer, wake; /* wake: ends the thread's wait */
-	_Atomic bool held; /* a client asked to be woken, and its lcore did not */
+	_Atomic bool held;         /* a client asked to be woken, and its lcore did not */
 	unsigned int held_turns;
 	uint64_t let_in_ns;
 	bool given; /* the memory, to a client */
@@ -155,14 +163,42 @@ void shm_queue_offer(struct shm_queue *q, struct shm_map *m);
 void shm_queue_close(struct shm_queue *q);
 uint64_t shm_queue_used(const struct shm_queue *q, unsigned int ring);
 
+struct offload_area *shm_area(const struct shm_map *m); /* NULL without flows */
+void shm_queue_control(struct shm_state *s, struct shm_map *m);
+void shm_tables_changed(struct link *l);
+
 /* The connection (peer.c): a thread of its own, which sleeps unless peers come and go. */
 int shm_peer_start(struct shm_state *s, struct err *err);
 void shm_peer_stop(struct shm_state *s);
 
 /* Packets (packets.c). */
 extern int shm_stamp_offset;
+uint32_t shm_room(const struct shm_state *s);
+/* One packet into the ring, which has room; it belongs to the ring from then on. */
+void shm_put(struct shm_state *s, struct rte_mbuf *m, uint64_t now);
+void shm_note_stay(struct shm_state *s, struct rte_mbuf *m, uint64_t now);
+void shm_stamp(struct rte_mbuf *m, uint64_t now);
 uint16_t shm_rx(struct link_rxq *q, struct rte_mbuf **pkts, uint16_t n);
 uint16_t shm_tx(struct link_txq *q, uint16_t dest, struct rte_mbuf **pkts, uint16_t n);
 int shm_wait_fd(struct link_rxq *q);
+struct offload_area *shm_told(struct link_rxq *q, uint32_t *flows, uint64_t *which);
 bool shm_wait_arm(struct link_rxq *q);
 void shm_wait_disarm(struct link_rxq *q);
+
+/*
+ * Offload of state, the server's part (offload.c): what a client decided is done to its flows'
+ * packets here. One lcore writes and reads the link: otherwise nothing is offloaded.
+ */
+int shm_offload_open(struct shm_state *s, struct err *err);
+void shm_offload_close(struct shm_offload *o);
+/*
+ * Of n packets for the client: those that need not go to it are taken. `*left` of the others are
+ * for the ring, first in pkts; those for which there is no room are the last. How many are not
+ * among the latter.
+ */
+uint16_t shm_offload_tx(struct shm_state *s, struct rte_mbuf **pkts, uint16_t n, uint16_t *left);
+/* Packets as if they came back from the client; all that is here of them is given before what it
+ * sent. */
+uint16_t shm_offload_rx(struct shm_state *s, struct rte_mbuf **pkts, uint16_t n, bool *more);
+uint64_t shm_offload_used(const struct shm_offload *o);
+json_t *shm_offload_json(const struct shm_offload *o, json_t *ended);

@@ -98,6 +98,15 @@ static void l2fwd_process(struct nf_worker *w, struct burst *b)
 	}
 }
 
+static bool l2fwd_flow_action(struct nf_worker *w, const struct nf_flow *flow, uint8_t verdict,
+			      struct nf_flow_action *action)
+{
+	(void)w;
+	(void)flow;
+	action->sets = NF_SETS_DST_MAC | NF_SETS_SRC_MAC;
+	return !verdict;
+}
+
 static const struct nf_ops nf_l2fwd_ops = {
 	.name = "l2fwd",
 	.doc = "Sends every frame on with new MAC addresses. So do DPDK's l2fwd and testpmd's mac mode. It "
@@ -114,5 +123,6 @@ static const struct nf_ops nf_l2fwd_ops = {
 	.init = l2fwd_init,
 	.fini = l2fwd_fini,
 	.process = l2fwd_process,
+	.flow_action = l2fwd_flow_action,
 };
 NF_REGISTER(nf_l2fwd_ops)

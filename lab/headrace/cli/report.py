@@ -25,6 +25,7 @@ from headrace.report import (
     in_turn,
     layers,
     offload,
+    offloaded_state,
     operate,
     paths,
     side_by_side,
@@ -123,6 +124,7 @@ def _document(bundle: Bundle, reported: Report) -> Document:
     more = (
         *equivalence.sections(bundle),
         *paths.sections(bundle),
+        *offloaded_state.sections(bundle),
         *fitted.sections(bundle),
         *offload.sections(bundle),
         *operate.sections(bundle),

@@ -14,13 +14,14 @@ from headrace.engine.counts import (
     ReplicaCounts,
     WorkerCounts,
 )
-from headrace.engine.link_counts import LinkCounts, PortCounts, RingCounts
+from headrace.engine.link_counts import LinkCounts, PortCounts, RingCounts, ShmCounts
 from headrace.engine.plan_document import Plan
 from headrace.record.counters import (
     Counters,
     FastpathReading,
     Located,
     NfReading,
+    OffloadReading,
     OutputReading,
     PortReading,
     ReplicaReading,
@@ -61,6 +62,11 @@ def difference(
             name: _port(link) for name, link in grown.links.items() if isinstance(link, PortCounts)
         },
         dut=grown.dut,
+        offload={
+            name: OffloadReading(**link.offload.model_dump(exclude={"apart"}))
+            for name, link in grown.links.items()
+            if isinstance(link, ShmCounts) and link.offload is not None
+        },
     )
 
 
@@ -155,7 +161,9 @@ def _replica(
         nfs={name: _nf(nf) for name, nf in one.nfs.items() if name not in one.sides},
         located=_located(segment, one),
         fastpath=(
-            FastpathReading(**one.fastpath.model_dump(exclude={"flows"})) if one.fastpath else None
+            FastpathReading(**one.fastpath.model_dump(exclude={"flows", "told"}))
+            if one.fastpath
+            else None
         ),
     )
 

@@ -108,6 +108,15 @@ class FunctionCounts(Counts):
         return grown.model_copy(update={"held": held})
 
 
+class ToldCounts(Counts):
+    """What a segment told its host of what it decided, and what the host spared it."""
+
+    flows: int
+    retracted: int
+    no_room: int  # the host was behind
+    spared: int  # packets
+
+
 class FastpathCounts(Counts):
     momentary = frozenset({"flows"})
 
@@ -120,6 +129,7 @@ class FastpathCounts(Counts):
     flushes: int
     cycles: int
     cycles_packets: int
+    told: ToldCounts | None = None
 
 
 class SideCounts(Counts):

@@ -53,6 +53,7 @@ class FunctionDescription(Record):
     policy_drops: tuple[str, ...]  # of these, no loss by measure.losses "unintended"
     counters: tuple[str, ...]
     updates: bool  # its tables can be replaced while packets flow
+    offloads: bool  # it can tell a host what to do to a flow's next packets (docs/hosting.md)
     params: dict[str, Any]  # a JSON Schema
 
 

@@ -139,6 +139,23 @@ class PortCounts(Counts):
     device: DeviceCounts | None = None  # a ground's
 
 
+class OffloadCounts(Counts):
+    """What a host did to packets in place of the VNF at a link, by what that told it."""
+
+    momentary = frozenset({"apart"})
+
+    hits: int  # packets
+    held: int  # of them, or of those that went to the VNF after all: until none was inside it
+    published: int  # flows
+    voided: int  # of them: void by what the VNF said, or by a packet that it has to see
+    stale: int  # told of tables that were changed meanwhile
+    no_room: int
+    evicted: int
+    refused: int  # nonsense
+    fragments: int
+    apart: bool  # the link is read and written by different lcores: nothing is offloaded
+
+
 class ShmCounts(Counts):
     """Memory shared with another engine."""
 
@@ -162,6 +179,7 @@ class ShmCounts(Counts):
     off_cpu: LinkTimes | None = None
     stay: LinkTimes | None = None
     full: int = 0
+    offload: OffloadCounts | None = None
 
 
 class TapsCounts(Counts):

@@ -165,6 +165,20 @@ class ReplicaReading(Record):
         return min(1.0, self.ops_cycles / sampled) if sampled and self.ops_cycles else 1.0
 
 
+class OffloadReading(Record):
+    """What the host did to a VNF's packets in its place, by what that told it (docs/hosting.md)."""
+
+    hits: NonNegativeInt = 0  # packets
+    held: NonNegativeInt = 0  # of them, until none of their flow was inside the VNF
+    published: NonNegativeInt = 0  # flows
+    voided: NonNegativeInt = 0
+    stale: NonNegativeInt = 0  # of tables that were changed meanwhile
+    no_room: NonNegativeInt = 0
+    evicted: NonNegativeInt = 0
+    refused: NonNegativeInt = 0  # nonsense
+    fragments: NonNegativeInt = 0  # each voids all flows of its VNF
+
+
 class RingReading(Record):
     size: NonNegativeInt
     full: NonNegativeInt = 0
@@ -236,3 +250,4 @@ class Counters(Record):
     rings: dict[str, RingReading] = {}
     ports: dict[str, PortReading] = {}  # a VNF's own are VNF:LINK
     dut: dict[str, int] = {}  # what an external device's own counters grew by
+    offload: dict[str, OffloadReading] = {}  # by the host's link to a VNF

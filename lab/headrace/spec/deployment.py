@@ -35,6 +35,7 @@ _APART = {
     "sriov": ("process", "container", "vm"),
 }
 _FASTPATH_FLOWS = 65536
+_OFFLOAD_FLOWS = 4096
 _EXECUTION = "rtc, pipeline, or {segments: [[acl], [lb, l3fwd]], replicas: [1, 2]}"
 
 
@@ -62,7 +63,9 @@ class Execution(Spec):
     which lcores run each segment, one replica on each of them, instead of `replicas`; `node 1` is
     one of that NUMA node that has least else to do. `fastpath`:
     flows whose way through neighbouring functions is known are rewritten once (docs/spec.md);
-    true, or for how many flows at a time. `parallel`: neighbouring functions that work on each
+    true, or for how many flows at a time. `offload`: hosted VNFs tell the host what they decided
+    for a flow, which does it to the flow's next packets (docs/hosting.md); true, or for how many
+    flows of each VNF. `parallel`: neighbouring functions that work on each
     packet at the same time, the first on the segment's lcore and the others on their own; with
     `lcores`, `beside` says on which, and the segment has one replica. `elastic`: the most replicas
     that each segment may be given while it runs, on the chain's other lcores; it begins with
@@ -77,6 +80,7 @@ class Execution(Spec):
         tuple[tuple[Annotated[int | str, BeforeValidator(_number_or_node)], ...], ...] | None
     ) = None
     fastpath: StrictBool | Annotated[Count, Field(ge=4, le=1 << 24)] = False
+    offload: StrictBool | Annotated[Count, Field(ge=4, le=1 << 16)] = False
     parallel: (
         Annotated[
             tuple[Annotated[str, Field(pattern=NAME_PATTERN)], ...],
@@ -93,6 +97,13 @@ class Execution(Spec):
         if isinstance(self.fastpath, bool):
             return _FASTPATH_FLOWS if self.fastpath else 0
         return self.fastpath
+
+    @property
+    def offload_flows(self) -> int:
+        """How many flows each VNF tells its host of at a time; 0: it has every packet."""
+        if isinstance(self.offload, bool):
+            return _OFFLOAD_FLOWS if self.offload else 0
+        return self.offload
 
     @model_validator(mode="before")
     @classmethod
@@ -121,6 +132,8 @@ class Execution(Spec):
                 )
         self._check_lcores()
         self._check_parallel()
+        if self.offload_flows & (self.offload_flows - 1):
+            raise ValueError(f"offload: {self.offload}; allowed: true, or a power of two of flows")
         self._check_elastic()
         return self
 
@@ -199,6 +212,8 @@ def _with_name(value: dict[str, Any], model: Any) -> dict[str, Any]:
     if "name" not in value:
         name = _name(model, segments, value.get("replicas"))
         value["name"] = name[:50] + " fast path" if value.get("fastpath") else name
+        if value.get("offload"):
+            value["name"] = name[:50] + " offloaded"
         if value.get("elastic") is not None:
             value["name"] = f"{name[:45]} elastic {value['elastic']}"
         if isinstance(group := value.get("parallel"), list | tuple):
@@ -360,6 +375,16 @@ class Deployment(Spec):
     pf: Annotated[str, Field(pattern=INTERFACE_PATTERN)] | None = None  # with `sriov`: the NIC
     # whose virtual functions are used
 
+    def _check_offload(self, kind: str) -> None:
+        """Behind other networks and in machines no link is there to tell the host by."""
+        if not any(one.offload_flows for one in self.execution):
+            return
+        if kind not in ("process", "container") or self.network not in ("veb", "vepa"):
+            raise ValueError(
+                f"execution: offload, with hosting {kind} and network {self.network}; allowed "
+                "with hosting process or container, and network veb or vepa"
+            )
+
     @property
     def build(self) -> Path | None:
         """Another build of headrace-engine."""
@@ -392,6 +417,7 @@ class Deployment(Spec):
 
     @model_validator(mode="after")
     def _on_a_nic(self) -> Deployment:
+        self._check_offload(self.hosting.kind)
         if not isinstance(self.hosting, Hosting):
             return self
         kinds = _APART.get(self.network)

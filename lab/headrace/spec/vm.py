@@ -112,5 +112,6 @@ def appliance_description() -> dict[str, Any]:
         "category": "general",
         "edges": ["out"],
         "policy_drops": [],
+        "offloads": False,
         "params": {"type": "object", "additionalProperties": False, "properties": properties},
     }

@@ -9,6 +9,7 @@ from headrace.engine.describe import Description, files_in, with_absolute_files
 from headrace.engine.place import Placement
 from headrace.engine.plan_compiler import data_bytes, paths
 from headrace.engine.plan_document import (
+    Params,
     Plan,
     PlanEngine,
     PlanFunction,
@@ -143,6 +144,8 @@ def _vnf_plan(
         node = nodes[name]
         params = with_absolute_files(description.nfs[node.nf]["params"], node.params, doc)
         nfs[name] = PlanFunction(type=node.nf, params=params)
+        if experiment.execution.offload_flows:
+            _check_offloads(node.name, node.nf, description, doc)
         wired[name] = {}
         for direction in directions:
             edges = {description.edges(node.nf)[0]: _onwards(one, name, direction)}
@@ -159,6 +162,7 @@ def _vnf_plan(
         cpus=one.lcores[:1],
         burst=experiment.study.deployment.burst,
         inputs=tuple(inputs),
+        fastpath=experiment.execution.offload_flows or None,
         nodes=wired,
     )
     engine = PlanEngine(
@@ -168,7 +172,8 @@ def _vnf_plan(
         mbuf_data_bytes=data_bytes(experiment),
         wait=PlanWait(mode=hosting.wait),
     )
-    links = {face.name: vnf_link(face, hosting) for face in one.faces}
+    flows = experiment.execution.offload_flows
+    links = {face.name: vnf_link(face, hosting, flows) for face in one.faces}
     return Plan(engine=engine, links=links, nfs=nfs, segments=(segment,))
 
 
@@ -180,10 +185,22 @@ def _files(
     return tuple(sorted({str(doc.resolve(name)) for names in named for name in names}))
 
 
-def vnf_link(face: Face, hosting: Hosting) -> PlanLink:
-    """The VNF's end of an interface."""
-    link = {"socket": face.socket, "role": "client", "wait_link_ms": _WAIT_LINK_MS}
+def vnf_link(face: Face, hosting: Hosting, flows: int) -> PlanLink:
+    """The VNF's end of an interface, by which it tells of so many flows."""
+    link: Params = {"socket": face.socket, "role": "client", "wait_link_ms": _WAIT_LINK_MS}
+    if flows:
+        link["offload"] = flows
     return PlanLink(type="shm", params={**link, "times": hosting.times})
+
+
+def _check_offloads(name: str, kind: str, description: Description, doc: Document) -> None:
+    if not description.nfs[kind]["offloads"]:
+        able = sorted(one for one, what in description.nfs.items() if what["offloads"])
+        raise doc.error(
+            ("deployment", "execution"),
+            f"offload, and {name}, a {kind}, has to see each packet; allowed with offload: "
+            f"{', '.join(able)}",
+        )
 
 
 def _in_order(one: Vnf, direction: Direction) -> list[str]:

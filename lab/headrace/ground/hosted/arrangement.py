@@ -112,6 +112,17 @@ def _check(
     if experiment.study.deployment.network == "sriov" and (refusal := refused(experiment)):
         raise doc.error(refusal[0], refusal[1])
     execution, workload = experiment.execution, experiment.workload
+    if execution.offload_flows and wires > 1:
+        raise doc.error(
+            ("deployment", "execution"),
+            "offload with traffic both ways, where packets leave a VNF by another link than they "
+            "came; allowed: direction forward or reverse",
+        )
+    if execution.fastpath_flows:
+        raise doc.error(
+            ("deployment", "execution"),
+            "fastpath, which hosted VNFs have not; allowed there: offload",
+        )
     if set(execution.replicas or ()) - {1} or execution.lcores is not None:
         raise doc.error(
             ("deployment", "execution"),

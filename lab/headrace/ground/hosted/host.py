@@ -54,7 +54,7 @@ def host_plan(
         links[way.wire], links[way.back] = ring(wire, "drop"), own_ring
     faces = [face for one in vnfs for face in one.faces]
     room = data_bytes(experiment)
-    links |= {face.link: host_link(face, hosting, room) for face in faces}
+    links |= {face.link: host_link(face, experiment, room) for face in faces}
     cpu = switch_cpu(traffic)
     nic = _nic(vnfs, ways, hosting, "vepa" if deployment.network == "vepa" else "veb")
     nfs = {NIC: PlanFunction(type="veb", params=nic)}
@@ -98,13 +98,16 @@ def ends(
     return links, notes
 
 
-def host_link(face: Face, hosting: Hosting, room: int) -> PlanLink:
+def host_link(face: Face, experiment: Experiment, room: int) -> PlanLink:
     """The host's end of a VNF's interface, with room for packets of so many bytes."""
+    hosting, flows = experiment.hosting, experiment.execution.offload_flows
     if hosting.kind == "vm":
         return vm_plan.host_link(face, hosting)
     link: Params = {"socket": face.socket, "slots": hosting.slots, "times": hosting.times}
     if room > _SLOT_BYTES:
         link["slot_bytes"] = room
+    if flows:
+        link["offload"] = flows
     return PlanLink(type="shm", params=link)
 
 

@@ -81,6 +81,8 @@ def _problems(
         yield ("deployment", "execution"), problem
     if execution.fastpath_flows:
         yield ("deployment", "execution"), "fastpath; covered: every packet through every function"
+    if execution.offload_flows:
+        yield ("deployment", "execution"), "offload; covered: every packet to its VNF"
     if study.measure.chaos is not None:
         yield ("measure", "chaos"), "nothing is killed on a server that is not there"
     if study.measure.convergence is not None:
