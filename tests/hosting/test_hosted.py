@@ -284,3 +284,57 @@ def test_frames_of_4000_bytes_go_through(engine_binary: Path, tmp_path: Path) ->
     assert result["throughput_gbps_l2"] == pytest.approx(
         result["throughput_pps"] * (64 + 4000) / 2 * 8 / 1e9, rel=0.01
     )
+
+
+NAT = "{nat: {pool: [203.0.113.1], inside: [198.18.0.0/16]}}"
+
+
+def test_offloaded_state_beside_the_conventional_way(engine_binary: Path, tmp_path: Path) -> None:
+    """Two executions of one study, of two VNFs one behind the other: none lost, all counted."""
+    chain = f"[{{firewall: {{rules: [{{action: permit}}]}}}}, {NAT}]"
+    more = "execution: [pipeline, {model: pipeline, offload: 1024}]"
+    text = spec(chain, "{kind: process, chains: 2}", more)
+    results = run(tmp_path, engine_binary, text)["results"]
+    assert [one["execution"] for one in results] == ["pipeline", "pipeline offloaded"]
+    assert not any(one["unknown"] for result in results for one in result["accounts"])
+    trials = duckdb.sql(
+        f"select execution, counters, received, lost, reordered from '{tmp_path}/b/trials.parquet' "
+        "where phase = 'fixed' order by execution"
+    ).fetchall()
+    assert [(lost, reordered) for *_, lost, reordered in trials] == [(0, 0), (0, 0)]
+    plain, offloaded = (
+        json.loads(counters) if isinstance(counters, str) else counters
+        for _, counters, *_ in trials
+    )
+    assert not plain["offload"]
+    received = trials[1][2]
+    taken = sum(one["hits"] for one in offloaded["offload"].values())
+    assert len(offloaded["offload"]) == 4 and 2 * received - taken < received / 2
+    for name in ("firewall", "nat"):
+        nfs = (replica["nfs"].get(name) for replica in offloaded["replicas"])
+        assert sum(nf["packets_in"] for nf in nfs if nf) == received
+    report = headrace("report", "b", folder=tmp_path, engine=engine_binary)
+    assert "Offloaded state" in report.stdout
+
+
+@pytest.mark.parametrize(
+    ("chain", "hosting", "more", "words"),
+    [
+        ("[monitor]", "process", "", "has to see each packet; allowed with offload: acl"),
+        ("[nat]", "vm", "", "allowed with hosting process or container"),
+        ("[nat]", "inline", "", "allowed with hosting process or container"),
+        ("[nat]", "process", "network: bridge", "network veb or vepa"),
+        ("[firewall]", "process", "both", "allowed: direction forward or reverse"),
+    ],
+)
+def test_what_cannot_be_offloaded_is_refused(
+    engine_binary: Path, tmp_path: Path, chain: str, hosting: str, more: str, words: str
+) -> None:
+    text = spec(chain, hosting, "execution: {model: rtc, offload: true}")
+    if more.startswith("network"):
+        text = text.replace("network: veb", more)
+    if more == "both":
+        text = text.replace("flows: 60}", "flows: 60, direction: both}")
+    (tmp_path / "spec.yaml").write_text(text.replace("[nat]", f"[{NAT}]"))
+    done = headrace("run", "spec.yaml", "--check", folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 2 and words in done.stderr, done.stderr
