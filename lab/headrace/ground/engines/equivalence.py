@@ -176,13 +176,12 @@ def _capture(way: Way, file: Path) -> PlanLink:
 
 
 def _send(engine: RunningEngine, ways: Sequence[Way], packets: Mapping[str, int]) -> None:
-    """So many from each source, one after the other, and the end of what comes of them."""
-    with engine.measuring():
-        for way in ways:
-            order = {"rate_pps": _PPS, "packets": packets[way.source]}
-            engine.request("start", sources={way.source: order})
-            _wait_still(engine, way, [one.sink for one in ways])
-            engine.request("stop")
+    """Sends so many from each source, one after the other, to the end of what comes of them."""
+    for way in ways:
+        order = {"rate_pps": _PPS, "packets": packets[way.source]}
+        engine.request("start", sources={way.source: order})
+        _wait_still(engine, way, [one.sink for one in ways])
+        engine.request("stop")
     for way in ways:
         if (sent := engine.read().source(way.source).sent) != packets[way.source]:
             raise HeadraceError(
@@ -191,10 +190,12 @@ def _send(engine: RunningEngine, ways: Sequence[Way], packets: Mapping[str, int]
 
 
 def _wait_still(engine: RunningEngine, way: Way, sinks: Sequence[str]) -> None:
-    """Until the source has sent all, and nothing more comes anywhere."""
+    """Waits until the source has sent all, and nothing more comes anywhere. Pollers are shielded
+    between looks, as engine/verify.py has it."""
     deadline, came, since = time.monotonic() + _DONE_S, -1, time.monotonic()
     while True:
-        time.sleep(_LOOK_S)
+        with engine.measuring():
+            time.sleep(_LOOK_S)
         read = engine.read()
         done = read.source(way.source).state == "done"
         now = sum(read.port(sink).tx_packets for sink in sinks)
