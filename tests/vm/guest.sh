@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# What tests in QEMU guests share: Debian's kernel, an initramfs, QEMU itself. Sourced; whoever does
-# sets `name`, which messages begin with. All that is fetched stays in HEADRACE_VM (default
+# What tests in QEMU guests share: Debian's kernel, an initramfs, QEMU itself, and how a guest is
+# started whose root is this machine's own. Sourced; whoever does sets `name`, which messages begin
+# with, and for guests of that kind `here`, `repo` and `work`. All that is fetched stays in HEADRACE_VM (default
 # ~/.cache/headrace/vm).
 
 cache=${HEADRACE_VM:-$HOME/.cache/headrace/vm}
@@ -115,4 +116,72 @@ fetch_qemu() {
 		"deb $mirror $release main" "deb $mirror $release-backports main" \
 		>"$cache/qemu.log" 2>&1 || die "no QEMU in $release-backports: $cache/qemu.log"
 	mv "$1.part" "$1"
+}
+
+# The checkout's own may be built for instructions that an emulated CPU lacks. What another checkout
+# had built here is of no use.
+engine() {
+	if [ -n "${HEADRACE_ENGINE:-}" ]; then
+		[ -x "$HEADRACE_ENGINE" ] || die "HEADRACE_ENGINE: $HEADRACE_ENGINE is not an executable"
+		return
+	fi
+	HEADRACE_ENGINE=$cache/engine/engine/headrace-engine
+	if [ "$(cat "$cache/engine/checkout" 2>/dev/null)" != "$repo" ]; then
+		rm -rf "$cache/engine"
+		meson setup -Dnative=false "$cache/engine" "$repo" >"$cache/engine.log" 2>&1 ||
+			die "$cache/engine.log"
+		echo "$repo" >"$cache/engine/checkout"
+	fi
+	ninja -C "$cache/engine" --quiet engine/headrace-engine >"$cache/engine.log" 2>&1 ||
+		die "$cache/engine.log"
+}
+
+# Makes $work/initramfs.gz: what leads to a root that is this machine's own.
+initramfs() {
+	mkdir -p "$root"/{bin,dev,host,proc,root,sys,written}
+	put "$(command -v busybox)"
+	ln -s busybox "$root/bin/sh"
+	put_modules virtio_pci 9pnet_virtio 9p overlay
+	install "$here/init" "$root/init"
+	pack "$work/initramfs.gz"
+}
+
+# share_with_guest FOLDER TEST [LINE...]: what a guest has in /run/share: its second process, the
+# engine, and what tests/vm/TEST.py is to know of its environment.
+share_with_guest() {
+	local share=$1 test=$2
+	shift 2
+	rm -rf "$share"
+	mkdir "$share"
+	install "$here/start" "$share/start"
+	install "$HEADRACE_ENGINE" "$share/headrace-engine"
+	cat >"$share/environment" <<-END
+		export HEADRACE_ENGINE=/run/share/headrace-engine HEADRACE_REPO='$repo'
+		HEADRACE_MODULES='$cache/kernel/lib/modules/$version'
+		HEADRACE_PYTHON='$repo/.venv/bin/python' HEADRACE_TEST='$here/$test.py'
+	END
+	[ $# = 0 ] || printf '%s\n' "$@" >>"$share/environment"
+}
+
+# wired NAME OWN OTHER: one end of a wire between devices, here or in another guest.
+wired() {
+	echo "-netdev dgram,id=$1,local.type=unix,local.path=$2,remote.type=unix,remote.path=$3"
+}
+
+# emulate SHARE CONSOLE LOG OPTION...: a guest; its process is in $pid. What KVM can is not known
+# before; emulation always works, and needs no virtual IOMMU's help.
+emulate() {
+	local share=$1 console=$2 log=$3
+	shift 3
+	"${qemu[@]}" -accel tcg,thread=multi,tb-size=512 -cpu max \
+		-M q35,kernel-irqchip=split -nodefaults -no-user-config -display none -no-reboot \
+		-device intel-iommu,intremap=off,caching-mode=on "$@" \
+		-kernel "$image" -initrd "$work/initramfs.gz" \
+		-append "console=ttyS0 panic=-1 quiet loglevel=4 mitigations=off random.trust_cpu=on intel_iommu=on iommu=pt" \
+		-fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap \
+		-device virtio-9p-pci,bus=pcie.0,fsdev=host,mount_tag=host \
+		-fsdev "local,id=share,path=$share,security_model=none" \
+		-device virtio-9p-pci,bus=pcie.0,fsdev=share,mount_tag=share \
+		-serial "file:$console" </dev/null >"$log" 2>&1 &
+	pid=$!
 }

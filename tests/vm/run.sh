@@ -21,7 +21,10 @@ seconds=${HEADRACE_VM_SECONDS:-1800}
 console=$cache/$name-console.log
 boot_seconds=${HEADRACE_VM_BOOT:-180} attempts=2
 
-[ -f "$here/${1:-}.py" ] && [ "$1" != checks ] || die "'${1:-}': not a test; allowed: sriov, sriov_machines, placement"
+case ${1:-} in
+sriov | sriov_machines | placement) ;;
+*) die "'${1:-}': not a test; allowed: sriov, sriov_machines, placement" ;;
+esac
 [ "$(id -u)" = 0 ] || die "needs root: the guest reads this machine's files as root"
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || die "HEADRACE_VM_SECONDS '$seconds': allowed: seconds"
 [[ $boot_seconds =~ ^[1-9][0-9]*$ ]] || die "HEADRACE_VM_BOOT '$boot_seconds': allowed: seconds"
@@ -32,22 +35,7 @@ kernel
 modules
 find_qemu igb
 
-# The checkout's own may be built for instructions that an emulated CPU lacks. What another checkout
-# had built here is of no use.
-engine() {
-	[ -z "${HEADRACE_ENGINE:-}" ] || return 0
-	HEADRACE_ENGINE=$cache/engine/engine/headrace-engine
-	if [ "$(cat "$cache/engine/checkout" 2>/dev/null)" != "$repo" ]; then
-		rm -rf "$cache/engine"
-		meson setup -Dnative=false "$cache/engine" "$repo" >"$cache/engine.log" 2>&1 ||
-			die "$cache/engine.log"
-		echo "$repo" >"$cache/engine/checkout"
-	fi
-	ninja -C "$cache/engine" --quiet engine/headrace-engine >"$cache/engine.log" 2>&1 ||
-		die "$cache/engine.log"
-}
 engine
-[ -x "$HEADRACE_ENGINE" ] || die "HEADRACE_ENGINE: $HEADRACE_ENGINE is not an executable"
 
 # Of VNFs in containers, with this very engine: made here, as the guest has no network. The guest
 # reads it where it is.
@@ -70,32 +58,13 @@ finish() {
 trap finish EXIT
 trap 'exit 1' INT TERM
 
-initramfs() {
-	mkdir -p "$root"/{bin,dev,host,proc,root,sys,written}
-	put "$(command -v busybox)"
-	ln -s busybox "$root/bin/sh"
-	put_modules virtio_pci 9pnet_virtio 9p overlay
-	install "$here/init" "$root/init"
-	pack "$work/initramfs.gz"
-}
 initramfs
 
 # 1280 MB a node: virtual functions' BARs do not fit below 4 GB beside more than 2.5 GB.
 boot() {
 	local wire=$work/wire
-	rm -rf "$share"
-	mkdir "$share"
-	install "$here/start" "$share/start"
-	install "$HEADRACE_ENGINE" "$share/headrace-engine"
-	cat >"$share/environment" <<-END
-		export HEADRACE_ENGINE=/run/share/headrace-engine HEADRACE_REPO='$repo'
-		HEADRACE_MODULES='$cache/kernel/lib/modules/$version'
-		HEADRACE_PYTHON='$repo/.venv/bin/python' HEADRACE_TEST='$here/$1.py'
-	END
-	# What KVM can is not known before; emulation always works, and needs no virtual IOMMU's help.
-	"${qemu[@]}" -accel tcg,thread=multi,tb-size=512 -cpu max \
-		-M q35,kernel-irqchip=split -nodefaults -no-user-config -display none -no-reboot \
-		-device intel-iommu,intremap=off,caching-mode=on \
+	share_with_guest "$share" "$1"
+	emulate "$share" "$console" "$work/qemu.log" \
 		-m 2560M -smp 4,sockets=2,cores=2,threads=1 \
 		-object memory-backend-ram,id=m0,size=1280M -object memory-backend-ram,id=m1,size=1280M \
 		-numa node,nodeid=0,cpus=0-1,memdev=m0 -numa node,nodeid=1,cpus=2-3,memdev=m1 \
@@ -104,18 +73,9 @@ boot() {
 		-device pxb-pcie,id=pxb1,bus=pcie.0,bus_nr=0x80,numa_node=1 \
 		-device pcie-root-port,id=rp0,bus=pxb0,chassis=1,slot=1 \
 		-device pcie-root-port,id=rp1,bus=pxb1,chassis=2,slot=2 \
-		-netdev "dgram,id=w0,local.type=unix,local.path=$wire-0,remote.type=unix,remote.path=$wire-1" \
-		-netdev "dgram,id=w1,local.type=unix,local.path=$wire-1,remote.type=unix,remote.path=$wire-0" \
+		$(wired w0 "$wire-0" "$wire-1") $(wired w1 "$wire-1" "$wire-0") \
 		-device igb,id=igb0,bus=rp0,netdev=w0,mac=52:54:00:00:00:10 \
-		-device igb,id=igb1,bus=rp1,netdev=w1,mac=52:54:00:00:00:20 \
-		-kernel "$image" -initrd "$work/initramfs.gz" \
-		-append "console=ttyS0 panic=-1 quiet loglevel=4 mitigations=off random.trust_cpu=on intel_iommu=on iommu=pt" \
-		-fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap \
-		-device virtio-9p-pci,bus=pcie.0,fsdev=host,mount_tag=host \
-		-fsdev "local,id=share,path=$share,security_model=none" \
-		-device virtio-9p-pci,bus=pcie.0,fsdev=share,mount_tag=share \
-		-serial "file:$console" </dev/null >"$work/qemu.log" 2>&1 &
-	pid=$!
+		-device igb,id=igb1,bus=rp1,netdev=w1,mac=52:54:00:00:00:20
 }
 
 # A CPU of an emulated guest that is told of no timer any more, as the guest's own kernel finds out.
