@@ -286,9 +286,10 @@ class Cluster:
     def open(
         self, namespace: str, pod: str, container: str, command: Sequence[str], *, stdin: bool
     ) -> Any:
-        """A command's stream (kubernetes.stream.ws_client.WSClient); the caller closes it. The client
-        opens it without a limit of time: where the way is cut, the kernel would try for minutes. So
-        the way is looked at before, by a request that has one."""
+        """Open a command's stream (kubernetes.stream.ws_client.WSClient); the caller closes it.
+
+        The client does so without a limit of time: where the way is cut, the kernel would try for
+        minutes. So the way is looked at before, by a request that has a limit."""
         self.version()
         options = {"stderr": True, "stdout": True, "stdin": stdin, "tty": False, **_RAW}
         work = partial(
