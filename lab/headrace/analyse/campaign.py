@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from headrace.analyse.reached import rate
-from headrace.analyse.summary import key_of
+from headrace.analyse.summary import key_of, summarise
 from headrace.model.spread import median_interval
 from headrace.record.campaign import CampaignPoint, CampaignRule
 from headrace.record.rows import Result
@@ -36,6 +36,7 @@ def with_run(point: CampaignPoint, bundle: str, results: Sequence[Result]) -> Ca
                 "unit": _unit(same[0]),
                 "goal": asked.goal,
                 "verdict": verdict,
+                "at_least": point.at_least or any(one.lower_bound for one in summarise(same)),
                 "bundles": (*point.bundles, bundle),
             }
         )
@@ -84,17 +85,23 @@ def halved(
 ) -> tuple[list[CampaignPoint], dict[str, int]]:
     """Successive halving (Jamieson and Talwalkar 2016, Non-stochastic Best Arm Identification and
     Hyperparameter Optimization, section 3): in each round the runs of a point double and the better
-    half of the points goes on. Those that are left, and runs that they lack for their round."""
+    half of the points goes on. Those that are left, and runs that they lack for their round.
+
+    A point of the worse half whose figure is a lower bound may be the best: it is kept beside the
+    others, and not run again for their rounds."""
     alive, runs = [p for p in points if p.failed is None and p.skipped is None], 1
+    beside: list[CampaignPoint] = []
     while True:
         over = rule.keep is None or len(alive) <= rule.keep
         if over and runs > 1:
-            return alive, {}  # the last round was decided without more of their runs
+            return [*alive, *beside], {}  # the last round was decided without more of their runs
         lacking = {point.key: runs for point in alive if len(point.runs) < runs}
         if lacking or rule.keep is None or over:
-            return alive, lacking
+            return [*alive, *beside], lacking
         best = sorted(alive, key=lambda point: -_after(point, runs))
-        alive, runs = best[: max(rule.keep, (len(alive) + 1) // 2)], runs * 2
+        better = max(rule.keep, (len(alive) + 1) // 2)
+        beside += [point for point in best[better:] if point.at_least]
+        alive, runs = best[:better], runs * 2
 
 
 def _after(point: CampaignPoint, runs: int) -> float:

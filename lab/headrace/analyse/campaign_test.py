@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from headrace.analyse.campaign import halved, next_runs, ranked
+from headrace.analyse.campaign import halved, next_runs, ranked, with_run
 from headrace.record.campaign import CampaignPoint, CampaignRule
+from headrace.record.rows import Result
+from headrace.record.verdict import Audit, Verdict
 
 
-def point(key: str, *runs: float, failed: str | None = None) -> CampaignPoint:
+def point(
+    key: str, *runs: float, failed: str | None = None, at_least: bool = False
+) -> CampaignPoint:
     """One figure for each run; the interval of few is from the least to the most."""
     values = sorted(runs)
     middle = (values[(len(values) - 1) // 2] + values[len(values) // 2]) / 2 if values else None
     return CampaignPoint(
         key=key, title=key, runs=tuple((value,) for value in runs), failed=failed,
+        at_least=at_least,
         median=middle, low=values[0] if values else None, high=values[-1] if values else None,
     )  # fmt: skip
 
@@ -42,8 +47,36 @@ def test_a_later_run_changes_no_earlier_choice() -> None:
     assert [p.key for p in halved(points, rule)[0]] == ["b"]
 
 
+def test_halving_leaves_out_no_lower_bound() -> None:
+    """`d` may be the best of all; its runs do not double, and do not keep the others' from it."""
+    rule = CampaignRule(keep=1)
+    bounded = point("d", 2.0, at_least=True)
+    points = [point("a", 9.0), point("b", 8.0), point("c", 3.0), bounded]
+    assert next_runs(points, rule) == {"a": 2, "b": 2}
+    points[:2] = [point("a", 9.0, 9.0), point("b", 8.0, 8.0)]
+    alive, lacking = halved(points, rule)
+    assert [p.key for p in alive] == ["a", "d"] and lacking == {}
+    assert [p.key for p in ranked(points, rule) if not p.left_out] == ["a", "d"]
+    assert next_runs([bounded, point("c", 1.0)], rule) == {}  # the best so far is only one
+
+
 def test_points_are_repeated_until_their_figures_are_close() -> None:
     rule = CampaignRule(until=0.05, most=3)
     points = [point("one", 10.0), point("close", 10.0, 10.4), point("far", 10.0, 12.0)]
     assert next_runs(points, rule) == {"one": 2, "far": 3}
     assert next_runs([point("far", 10.0, 12.0, 8.0)], rule) == {}  # `most` ends it
+
+
+def test_a_figure_of_the_generator_is_a_lower_bound(measured: Result) -> None:
+    """As in the conclusion of `run`; a fixed load bounds nothing."""
+    cases: list[tuple[str, Verdict, bool]] = [
+        ("max", "generator-bound", True),
+        ("max", "ok", False),
+        ("fixed", "generator-bound", False),
+    ]
+    for goal, verdict, at_least in cases:
+        result = measured.model_copy(update={"goal": goal, "audit": Audit(verdict=verdict)})
+        first = with_run(point("a"), "a-1", [result])
+        assert first.at_least is at_least
+        again = measured.model_copy(update={"goal": goal, "audit": Audit(verdict="ok")})
+        assert with_run(first, "a-2", [again]).at_least is at_least

@@ -41,6 +41,7 @@ class CampaignPoint(Record):
     median: float | None = None
     low: float | None = None  # the median's interval: 95 % from six figures on; of fewer, all
     high: float | None = None
+    at_least: bool = False  # its figures are lower bounds: the generator made no more packets
     left_out: bool = False  # by halving, before the others had all their runs
 
 

@@ -3,10 +3,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headrace.analyse.campaign import PACKETS
 from headrace.analyse.units import plural, pps, significant
 from headrace.record.campaign import CampaignOutput, CampaignPoint, CampaignRule
-from headrace.report.document_model import Column, Document, Items, Row, Section, Table
+from headrace.record.verdict import Verdict
+from headrace.report.document_model import (
+    AtLeast,
+    Cell,
+    Column,
+    Document,
+    Items,
+    Row,
+    Section,
+    Table,
+)
 
 
 def document(campaign: CampaignOutput, rule: CampaignRule) -> Document:
@@ -16,7 +28,7 @@ def document(campaign: CampaignOutput, rule: CampaignRule) -> Document:
     sections = [Section("Points", "Each run of a point is a bundle of its own.", blocks)]
     if absent:
         texts = tuple(f"{p.key}, {p.title}: {p.failed or p.skipped}" for p in absent)
-        sections.append(Section("Not measured, or not to the end", "", (Items(texts),)))
+        sections.append(Section("Not run, or not to the end", "", (Items(texts),)))
     runs = sum(len(point.bundles) for point in campaign.points)
     return Document(
         title=f"Campaign {campaign.study}",
@@ -29,10 +41,16 @@ def document(campaign: CampaignOutput, rule: CampaignRule) -> Document:
 
 def _sentence(points: tuple[CampaignPoint, ...]) -> str:
     """The best of those that may be believed, and whether the next one is surely worse."""
-    shown = [p for p in points if p.median is not None and p.verdict == "ok" and not p.left_out]
+    shown = [
+        p
+        for p in points
+        if p.median is not None and (p.verdict == "ok" or p.at_least) and not p.left_out
+    ]
     if not shown:
         return "No point has a figure that may be believed."
     best, *others = shown
+    if more := [p for p in others if p.at_least]:
+        return _untold(best, more)
     text = f"{best.title} has the highest figure, {_value(best)}"
     if not others:
         return f"{text}."
@@ -42,14 +60,42 @@ def _sentence(points: tuple[CampaignPoint, ...]) -> str:
     return f"{text}; next is {next_one.title} with {_value(next_one)}{same}."
 
 
+def _untold(best: CampaignPoint, more: Sequence[CampaignPoint]) -> str:
+    """The conclusion of `run` says the same of executions."""
+    figures = f"{best.title} {_value(best)}"
+    if len(more) == 1:
+        [other] = more
+        whose, figures = other.title, f"{figures} and {other.title} {_value(other)}"
+    else:
+        whose, figures = plural(len(more), "point"), f"the highest figure is of {figures}"
+    why = f"as more packets than {whose} had were not made"
+    return f"Which is best is not known, {why}: {figures}."
+
+
 def _value(point: CampaignPoint) -> str:
     value = point.median or 0.0
-    return pps(value) if point.unit == PACKETS else f"{significant(value)} {point.unit}"
+    text = pps(value) if point.unit == PACKETS else f"{significant(value)} {point.unit}"
+    return f"at least {text}" if point.at_least else text
+
+
+def _cell(point: CampaignPoint, value: float | None) -> Cell:
+    return AtLeast(value) if point.at_least and value is not None else value
 
 
 def _cautions(points: tuple[CampaignPoint, ...], rule: CampaignRule) -> tuple[str, ...]:
     texts = []
-    doubtful = [p for p in points if p.verdict not in (None, "ok")]
+    doubtful = [p for p in points if p.verdict not in (None, "ok", _only_bounded(p))]
+    if bounded := [p for p in points if p.at_least]:
+        texts.append(
+            f"The figure of {plural(len(bounded), 'point')} is a lower bound (≥): the generator "
+            "made no more packets."
+        )
+    kept = [p for p in points if p.runs and not p.left_out]
+    if bounded and rule.keep is not None and len(kept) > rule.keep:
+        texts.append(
+            f"{plural(len(kept), 'point')} are left instead of {rule.keep}: one whose figure is a "
+            "lower bound is not left out."
+        )
     if doubtful:
         texts.append(
             f"{plural(len(doubtful), 'point')} with results that an audit doubts: their bundles "
@@ -71,6 +117,11 @@ def _cautions(points: tuple[CampaignPoint, ...], rule: CampaignRule) -> tuple[st
     return tuple(texts)
 
 
+def _only_bounded(point: CampaignPoint) -> Verdict | None:
+    """The verdict that says of it no more than that its figure is a lower bound."""
+    return "generator-bound" if point.at_least else None
+
+
 def _table(points: tuple[CampaignPoint, ...], units: set[str]) -> Table:
     rates = units <= {PACKETS}
     unit = "" if rates or len(units) > 1 else f", {next(iter(units))}"
@@ -82,12 +133,13 @@ def _table(points: tuple[CampaignPoint, ...], units: set[str]) -> Table:
         Column("lowest", "rate" if rates else "number", from_width=90),
         Column("highest", "rate" if rates else "number", from_width=90),
         Column("figures", "count"),
-        Column("", "verdict"),
+        Column("audit", "verdict"),
     )
     rows = tuple(
         Row(
             (
-                p.key, p.title, p.goal, p.median, p.low, p.high, sum(map(len, p.runs)),
+                p.key, p.title, p.goal, *(_cell(p, v) for v in (p.median, p.low, p.high)),
+                sum(map(len, p.runs)),
                 "failed" if p.failed else p.verdict or "skipped",
             ),
             group="Left out by halving" if p.left_out else "",
