@@ -16,6 +16,8 @@ from typing import Any
 import duckdb
 import pytest
 
+from headrace.cli._testdata import valid
+
 pytestmark = pytest.mark.parallel
 
 FUNCTIONS = {
@@ -155,6 +157,9 @@ def test_64_graphs_killed_and_gone_on_with_twice(both_bases: Path, tmp_path: Pat
 
 
 def test_halving_gives_the_best_most_runs(spec: Path, tmp_path: Path) -> None:
+    """Of chains that are all slower than the generator, as a lower bound is never left out."""
+    more = ", ".join([FUNCTIONS["acl"]] * 4)
+    spec.write_text(spec.read_text().replace("}]\n", f"}}, {more}]\n"))
     done = run(spec, tmp_path / "c", "--keep", "2")
     assert done.returncode == 0, done.stderr
     points = json.loads(done.stdout)["points"]
@@ -187,6 +192,16 @@ def test_a_point_by_its_number_is_the_campaigns(spec: Path, tmp_path: Path) -> N
     )
 
 
+def test_the_points_for_scripts(spec: Path, tmp_path: Path) -> None:
+    """By what `--point` takes; nothing is written for a list."""
+    done = run(spec, tmp_path / "c", "--list")
+    assert done.returncode == 0, done.stderr
+    listed = valid("campaign --list", done.stdout)
+    assert listed["study"] == "words" and not (tmp_path / "c").exists()
+    assert [one["point"] for one in listed["points"]] == list("123456")
+    assert listed["points"][1]["title"].startswith("acl-l2, ")
+
+
 def test_another_study_does_not_go_on_with_it(spec: Path, tmp_path: Path) -> None:
     folder = tmp_path / "c"
     folder.mkdir()
@@ -196,10 +211,29 @@ def test_another_study_does_not_go_on_with_it(spec: Path, tmp_path: Path) -> Non
     done = run(spec, folder)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == (
-        f"headrace: --out {folder}: its campaign began with another value of the spec; allowed: "
+        f"headrace: --out {folder}: its campaign began with another text of the spec; allowed: "
         "the same, or another folder"
     )
     assert sorted(p.name for p in folder.iterdir()) == [".lock", "campaign.json"]
+
+
+def test_what_differs_from_the_campaign_that_began_is_named(spec: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    folder.mkdir()
+    rule = {"until": 0.05, "most": 10, "keep": 2}
+    order = {"spec": spec.read_text(), "server": None, "rule": rule}
+    (folder / "campaign.json").write_text(json.dumps(order))
+    for options, words in (
+        (("--until", "5%", "--keep", "3"), "--keep: got 3; the campaign in {} began with 2"),
+        (("--until", "9%", "--keep", "2"), "--until: got '9%'; the campaign in {} began with '5%'"),
+        (("--keep", "2"), "--until: got nothing; the campaign in {} began with '5%'"),
+        (("--on", "reference"), "--on: got 'reference'; the campaign in {} began with nothing"),
+    ):
+        done = run(spec, folder, *options)
+        assert done.returncode == 2
+        assert done.stderr.splitlines()[-1] == (
+            f"headrace: {words.format(folder)}; allowed: the same, or another --out"
+        )
 
 
 def test_jobs_are_for_what_is_predicted(tmp_path: Path) -> None:
@@ -208,9 +242,12 @@ def test_jobs_are_for_what_is_predicted(tmp_path: Path) -> None:
     done = run(here, tmp_path / "c", "--pods", "headrace:1")
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == (
-        "headrace: --pods: got 'headrace:1'; allowed: a study that is predicted, "
-        "as with --on SERVER"
+        "headrace: --pods: got 'headrace:1'; --on SERVER is missing; allowed: a study that is "
+        "predicted, as with --on SERVER"
     )
+    done = run(here, tmp_path / "c", "--on", "reference", "--pods", "")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("headrace: --pods: got ''; allowed: ")
 
 
 def test_jobs_without_a_cluster_are_one_line(
@@ -222,3 +259,4 @@ def test_jobs_without_a_cluster_are_one_line(
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("headrace: Kubernetes: no cluster: ")
     assert "Traceback" not in done.stderr
+    assert not (tmp_path / "c").exists()  # where it would keep others from this folder

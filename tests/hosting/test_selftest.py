@@ -152,9 +152,51 @@ def test_nothing_that_could_be_tried(engine_binary: Path, tmp_path: Path) -> Non
     assert json.loads(done.stdout)["bundle"] is None and list(tmp_path.iterdir()) == []
 
 
-def test_a_wire_to_nowhere_is_bad_input(engine_binary: Path, tmp_path: Path) -> None:
+@pytest.mark.parallel
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--wire", "eth0:", "eth1"], "--wire: got 'eth0:'; allowed: a PCI address"),
+        (
+            ["--wire", "af_packet:nope0", "af_packet:nope1"],
+            "--wire: got 'af_packet:nope0'; there is no interface nope0; allowed: ",
+        ),
+        (["--wire", "tap:a", "tap:a"], "--wire: got 'tap:a tap:a'; allowed: two ports"),
+        (["--pf", "nope"], "--pf: got 'nope'; allowed: a NIC with SR-IOV functions ("),
+        (
+            ["--group", "bridge", "--wire", "a", "b"],
+            "--wire: got 'a b'; --group bridge has no use for it; allowed: with --group wire",
+        ),
+        (
+            ["--group", "wire", "--pf", "a"],
+            "--pf: got 'a'; --group wire has no use for it; allowed: with --group functions or ",
+        ),
+    ],
+)
+def test_ports_that_are_not_here_are_bad_input(
+    options: list[str], words: str, engine_binary: Path, tmp_path: Path
+) -> None:
     done = headrace(
-        "hosting", "selftest", "--wire", "eth0:", "eth1", folder=tmp_path, engine=engine_binary
+        "hosting", "selftest", *options, "--list", folder=tmp_path, engine=engine_binary
     )
     assert done.returncode == 2
-    assert done.stderr.startswith("headrace: --wire: got 'eth0:'")
+    assert done.stderr.splitlines()[-1].startswith(f"headrace: {words}")
+
+
+@pytest.mark.parallel
+def test_a_wire_to_nowhere_is_bad_input(engine_binary: Path, tmp_path: Path) -> None:
+    ends = ("af_packet:nope0", "af_packet:nope1")
+    done = headrace("hosting", "selftest", "--wire", *ends, folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 2 and list(tmp_path.iterdir()) == []
+    told = done.stderr.splitlines()[-1]
+    assert told.startswith("headrace: --wire: got 'af_packet:nope0'; there is no interface nope0")
+
+
+@pytest.mark.parallel
+def test_the_list_for_scripts(engine_binary: Path, tmp_path: Path) -> None:
+    options = ("hosting", "selftest", "--group", "wire", "--list")
+    told = headrace(*options, folder=tmp_path, engine=engine_binary)
+    done = headrace(*options, "--json", folder=tmp_path, engine=engine_binary)
+    [point] = valid("hosting selftest --list", done.stdout)["points"]
+    assert (point["point"], point["group"]) == ("wire-1", "wire")
+    assert told.stdout == f"wire-1  [{point['lacking']}]\n"

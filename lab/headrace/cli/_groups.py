@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from headrace.analyse.units import flow, plural
+from headrace.cli._console import print_json, stdout
 from headrace.engine.place import usable_cpus
 from headrace.errors import BadInput, HeadraceError
 from headrace.ground.contract import Checked
@@ -26,6 +27,7 @@ from headrace.host.hugepages import no_gigabyte_pages
 from headrace.host.sriov import no_vfio
 from headrace.host.store import server_named
 from headrace.record.bundle import BundleWriter
+from headrace.record.outputs import ListedPoint, PointList
 from headrace.record.points import POINTS_FILE, PointRow, PointRows
 from headrace.record.resolved import Resolved
 from headrace.spec.described import DescribedServer, read_server
@@ -63,16 +65,16 @@ class Chosen:
         on."""
         if not self.study.groups:
             checked = check(self.points[0].doc)
-            return checked if self.wanted.point is None else _numbered(checked, self.wanted.point)
+            return checked if self.wanted.point is None else numbered(checked, self.wanted.point)
         return self._together(list(self._each(check, all_right)))
 
     def _together(self, each: Sequence[Checked]) -> Checked:
         if each:
             return _together(each)
         if not self.failed:
-            raise HeadraceError(
-                f"{self.study.name}: none of the points can be {self.had}; --list says why"
-            )
+            reasons = dict.fromkeys(point.skipped for point in self.points)
+            why = f": {next(iter(reasons))}" if len(reasons) == 1 else "; --list says why"
+            raise HeadraceError(f"{self.study.name}: none of the points can be {self.had}{why}")
         (point, why), *others = self.failed.items()
         more = f" (and {plural(len(others), 'more point')} cannot be had)" if others else ""
         kind = BadInput if self.mistaken else HeadraceError
@@ -121,7 +123,7 @@ class Chosen:
             )
 
 
-def _numbered(checked: Checked, number: str) -> Checked:
+def numbered(checked: Checked, number: str) -> Checked:
     """One point of a study that has no groups, and so no names of its points."""
     count = len(checked.points)
     if not number.isascii() or not number.isdigit() or not 1 <= int(number) <= count:
@@ -188,6 +190,28 @@ def no_calibration() -> str | None:
 def chosen(doc: Document, wanted: Wanted, machine: Machine | None = None) -> Chosen:
     every = points(doc, machine or machine_of(doc), wanted)
     return Chosen(read(doc) if has_groups(doc) else next(studies(doc))[0], wanted, every)
+
+
+def tell(chosen: Chosen, as_json: bool) -> None:
+    """What --list shows."""
+    if as_json:
+        print_json(_listed(chosen))
+    else:
+        show(chosen, stdout())
+
+
+def _listed(chosen: Chosen) -> PointList:
+    points = (
+        ListedPoint(
+            point=point.name,
+            group=point.group,
+            figures=point.figures,
+            values=point.values,
+            lacking=point.skipped,
+        )
+        for point in chosen.points
+    )
+    return PointList(study=chosen.study.name, points=tuple(points))
 
 
 def show(chosen: Chosen, console: Console) -> None:

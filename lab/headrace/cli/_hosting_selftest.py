@@ -17,7 +17,9 @@ from headrace.cli._study_run import measure_study, open_spec
 from headrace.cli.run import AsJson, Out, Wait
 from headrace.errors import HeadraceError, bad_value
 from headrace.ground.choose import Grounds
+from headrace.ground.wired.devices import answers
 from headrace.host.exclusive import WAIT_S
+from headrace.host.sriov import physical_functions
 from headrace.record.bundle import Bundle, write_whole
 from headrace.record.points import points_of
 from headrace.record.selftest import SELFTEST_FILE, SelftestOutput
@@ -41,7 +43,11 @@ def selftest(
     ] = None,
     wire: Annotated[
         tuple[str, str] | None,
-        typer.Option("--wire", help="Two ports that a cable joins: devices as in a testbed."),
+        typer.Option(
+            "--wire",
+            metavar="LEFT RIGHT",
+            help="Two ports that a cable joins: devices as in a testbed.",
+        ),
     ] = None,
     pf: Annotated[
         str | None, typer.Option("--pf", help="The NIC whose virtual functions are used.")
@@ -52,10 +58,12 @@ def selftest(
 ) -> None:
     """Run each way of hosting VNFs that this machine has; leave a bundle as evidence. Status 1 when
     a part fails; what the machine lacks is skipped."""
-    doc = _on_ports(open_spec(Path(STUDY), trusted=False), wire, pf)
+    doc = open_spec(Path(STUDY), trusted=False)
+    _check_ports(doc, group, wire, pf)
+    doc = _on_ports(doc, wire, pf)
     chosen = groups.chosen(doc, Wanted(group=group))
     if listed:
-        groups.show(chosen, stdout())
+        groups.tell(chosen, as_json)
         return
     abouts = {name: one.about for name, one in chosen.study.groups.items()}
     if not chosen.possible:
@@ -83,19 +91,44 @@ def _tell(output: SelftestOutput, as_json: bool) -> None:
         raise HeadraceError("no part of the self-test can be tried here")
 
 
+def _check_ports(
+    doc: Document, group: str | None, wire: tuple[str, str] | None, pf: str | None
+) -> None:
+    """What the user names is here, and the parts that are wanted use it."""
+    every: dict[str, Any] = doc.data["groups"]
+    on_pf = [name for name, one in every.items() if _uses_functions(one)]
+    named = (("--wire", None if wire is None else " ".join(wire), [_WIRE]), ("--pf", pf, on_pf))
+    for option, value, users in named:
+        if value is not None and group in every and group not in users:
+            problem = f"--group {group} has no use for it"
+            raise bad_value(option, value, f"with --group {' or '.join(users)}, or none", problem)
+    nics = [one.name for one in physical_functions()]
+    if pf is not None and pf not in nics:
+        allowed = f"a NIC with SR-IOV functions ({', '.join(nics) or 'none here'})"
+        raise bad_value("--pf", pf, allowed)
+    for device in wire or ():
+        try:
+            answer = answers({device: device_of(device)})[device]
+        except ValueError as why:
+            answer = str(why)
+        if isinstance(answer, str):
+            raise bad_value("--wire", device, problem=answer)
+    if wire is not None and wire[0] == wire[1]:
+        raise bad_value("--wire", " ".join(wire), "two ports")
+
+
+def _uses_functions(group: dict[str, Any]) -> bool:
+    return bool(group.get("spec", {}).get("deployment", {}).get("network") == "sriov")
+
+
 def _on_ports(doc: Document, wire: tuple[str, str] | None, pf: str | None) -> Document:
     """With the devices of this machine that the user names."""
     known: dict[str, Any] = {name: dict(one) for name, one in doc.data["groups"].items()}
-    for device in wire or ():
-        try:
-            device_of(device)
-        except ValueError as why:
-            raise bad_value("--wire", device, problem=str(why)) from None
     if wire is not None:
         ends = dict(zip(("left", "right"), ({"device": device} for device in wire), strict=True))
         laid = over(known[_WIRE]["spec"], {"testbed": {"ports": ends}})
         known[_WIRE] = {**known[_WIRE], "spec": laid, "needs": []}
     for name, one in known.items():
-        if pf is not None and one.get("spec", {}).get("deployment", {}).get("network") == "sriov":
+        if pf is not None and _uses_functions(one):
             known[name] = {**one, "spec": over(one["spec"], {"deployment": {"pf": pf}})}
     return dataclasses.replace(doc, data={**doc.data, "groups": known})

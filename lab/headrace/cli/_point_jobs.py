@@ -61,15 +61,24 @@ def _same_version(bundle: Path, image: str) -> None:
         )
 
 
+def reached() -> ClusterNodes:
+    """The cluster's nodes; HeadraceError where there is none, or none of it is ready."""
+    nodes = ClusterNodes(Kubernetes())
+    nodes.of(0)
+    return nodes
+
+
 @contextmanager
 def point_jobs(
-    doc: Document, inputs: Mapping[str, Path], image: str, server: str | None
+    doc: Document,
+    inputs: Mapping[str, Path],
+    image: str,
+    server: str | None,
+    nodes: ClusterNodes,
 ) -> Iterator[tuple[PointJobs, int]]:
     """For as long as a campaign runs; and how many of its Jobs the cluster has CPUs for. What a
     campaign that was killed left there is removed by the next run, or by `headrace clean`."""
     cluster = Cluster()
-    nodes = ClusterNodes(Kubernetes())
-    nodes.of(0)
     files = {_SPEC: doc.text().encode()}
     options = [] if server is None else ["--on", _named(server, inputs)]
     for number, (name, file) in enumerate(inputs.items()):

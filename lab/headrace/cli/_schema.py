@@ -38,6 +38,7 @@ from headrace.record.outputs import (
     CleanOutput,
     ExportOutput,
     InitOutput,
+    PointList,
     RunOutput,
 )
 from headrace.record.rows import Result, Trial
@@ -62,8 +63,10 @@ SCHEMA_VERSION = 1  # raised when a name goes, or changes its type or meaning; n
 OUTPUTS: dict[str, type[BaseModel]] = {
     "run": RunOutput,
     "run --check": Preview,
+    "run --list": PointList,
     "operate": RunOutput,
     "campaign": CampaignOutput,
+    "campaign --list": PointList,
     "report": ReportOutput,
     "report A B": GroundsOutput,
     "diff": GatedDiff,
@@ -90,6 +93,7 @@ OUTPUTS: dict[str, type[BaseModel]] = {
     "hosting where": WhereOutput,
     "hosting anatomy": AnatomyOutput,
     "hosting selftest": SelftestOutput,
+    "hosting selftest --list": PointList,
     "export kubernetes": ExportOutput,
     "offload": OffloadReport,
     "collect": CollectOutput,

@@ -81,7 +81,7 @@ def run_study(asked: RunOptions) -> None:
     doc = doc if asked.operate is None else operated(doc, asked.operate)
     chosen = groups.chosen(doc, _wanted(spec, asked))
     if asked.show:
-        groups.show(chosen, stdout())
+        groups.tell(chosen, as_json)
         return
     groups.say_shared(chosen, Terminal(stderr=True, highlight=False))
     checked = _checked(doc, chosen, asked.check, asked.beside)
@@ -283,13 +283,17 @@ def _preview(name: str, checked: Checked, files: tuple[str, ...] = ()) -> Previe
             for one in points
         ),
         repetitions=max(point.study.repetitions for point in points),
-        notes=tuple(checked.notes),
+        notes=(*checked.notes, *(() if checked.lacking is None else [_not_now(checked.lacking)])),
         seconds=study_s(checked),
         files=files,
         runs=tuple(dict.fromkeys(name for one in points for name in one.runs)),
         writes=tuple(map(str, checked.writes.values())),
         deploying=checked.seconds is None,
     )
+
+
+def _not_now(lacking: str) -> str:
+    return f"it can be checked, and not be run now: {lacking}"
 
 
 def _show_preview(preview: Preview, as_json: bool) -> None:

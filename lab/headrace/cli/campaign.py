@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from pydantic import ValidationError
-from rich.console import Console
 
 from headrace.analyse.campaign import next_runs, ranked, with_run
 from headrace.analyse.units import plural
@@ -27,7 +26,7 @@ from headrace.cli._placing import share_of
 from headrace.cli._study_run import measure_study, on_server, open_spec
 from headrace.cli.run import On, Trust, Wait
 from headrace.engine.place import usable_cpus
-from headrace.errors import BadInput, HeadraceError, bad_value
+from headrace.errors import BadInput, HeadraceError, bad_value, shown
 from headrace.ground.choose import Grounds, simulated
 from headrace.ground.contract import Checked
 from headrace.host.consoles import Terminal
@@ -41,6 +40,7 @@ from headrace.record.campaign import (
     CampaignPoint,
     CampaignRule,
 )
+from headrace.record.outputs import ListedPoint, PointList
 from headrace.record.tables import gather
 from headrace.report.campaign import document
 from headrace.report.html import write
@@ -48,6 +48,9 @@ from headrace.report.terminal import show
 from headrace.spec.document import Document
 from headrace.spec.invalid import sentence
 from headrace.spec.points import Wanted, has_groups
+
+if TYPE_CHECKING:
+    from headrace.cli._point_jobs import PointJobs
 
 _ENDING_S = 30.0  # in which the runs of a campaign that was killed undo what they made
 
@@ -106,20 +109,20 @@ def campaign(
     rule = CampaignRule(
         until=None if until is None else share_of("--until", until), most=most, keep=keep
     )
-    if not simulated(doc):
-        _here(jobs, pods)
-    console = Terminal(stderr=True, highlight=False, soft_wrap=True)
+    _check(doc, jobs, pods, on)
     tasks, points = _tasks(doc)
     name = doc.data["name"]
     if listed:
-        _list(points)
+        _list(name, points, as_json)
         return
+    workers = _workers(doc, tasks, pods, on, wait)
     folder = out or Path("campaigns") / name
     make_folder(folder)
     with _held(folder):
         _begun(folder, CampaignOrder(spec=doc.text(), server=on, rule=rule))
-        with _workers(doc, tasks, pods, on, wait) as (work, at_a_time):
-            begun = _Campaign(folder, tasks, points, rule, console, work)
+        with workers as (work, at_a_time):
+            came = "predicted" if simulated(doc) else "measured"
+            begun = _Campaign(folder, tasks, points, rule, work, came)
             try:
                 begun.run(jobs or at_a_time)
             finally:
@@ -127,36 +130,56 @@ def campaign(
     _told(output, rule, as_json)
 
 
-def _here(jobs: int | None, pods: str | None) -> None:
+def _check(doc: Document, jobs: int | None, pods: str | None, on: str | None) -> None:
+    if pods is not None and not pods.strip():
+        allowed = "headrace's own image, as registry.example/headrace:0.1.0"
+        raise bad_value("--pods", pods, allowed)
+    if not simulated(doc):
+        _here(jobs, pods, on)
+
+
+def _here(jobs: int | None, pods: str | None, on: str | None) -> None:
     """What a study that is measured cannot have."""
     if jobs is not None and jobs > 1:
         raise bad_value("--jobs", jobs, "1, as measurements beside each other disturb each other")
     if pods is not None:
-        raise bad_value("--pods", pods, "a study that is predicted, as with --on SERVER")
+        problem = "--on SERVER is missing" if on is None else f"--on {on} predicts nothing"
+        raise bad_value("--pods", pods, "a study that is predicted, as with --on SERVER", problem)
 
 
-def _list(points: Sequence[CampaignPoint]) -> None:
+def _list(study: str, points: Sequence[CampaignPoint], as_json: bool) -> None:
+    if as_json:
+        listed = (
+            ListedPoint(point=one.key, title=one.title, lacking=one.skipped or one.failed)
+            for one in points
+        )
+        print_json(PointList(study=study, points=tuple(listed)))
+        return
     for point in points:
         why = point.skipped or point.failed
         line = f"{point.key}  {point.title}" + (f"  [{why}]" if why else "")
         stdout(soft_wrap=True).print(line, markup=False)
 
 
-@contextlib.contextmanager
 def _workers(
     doc: Document, tasks: dict[str, Task], image: str | None, on: str | None, wait: float
-) -> Iterator[tuple[Work, int]]:
-    """What makes a point's bundle, and how many at a time: here, or each as a Job of a cluster."""
+) -> contextlib.AbstractContextManager[tuple[Work, int]]:
+    """What makes a point's bundle, and how many at a time: here, or each as a Job of a cluster,
+    which is looked for now; nothing is made there before the context is entered."""
     if image is None:
-        yield (
-            lambda task, bundle: _measure(task, bundle, wait),
-            len(usable_cpus()) if simulated(doc) else 1,
-        )
-        return
-    from headrace.cli._point_jobs import point_jobs  # the cluster's client takes long to load
+        at_a_time = len(usable_cpus()) if simulated(doc) else 1
+        return contextlib.nullcontext((partial(_measure, wait), at_a_time))
+    from headrace.cli._point_jobs import point_jobs, reached  # the client takes long to load
 
     inputs = {name: file for task in tasks.values() for name, file in task.checked.inputs.items()}
-    with point_jobs(doc, inputs, image, on) as (jobs, most):
+    return _in_jobs(point_jobs(doc, inputs, image, on, reached()))
+
+
+@contextlib.contextmanager
+def _in_jobs(
+    running: contextlib.AbstractContextManager[tuple[PointJobs, int]],
+) -> Iterator[tuple[Work, int]]:
+    with running as (jobs, most):
         yield (lambda task, bundle: jobs.predict(task.chosen.wanted.point, bundle)), most
 
 
@@ -182,17 +205,19 @@ class _Campaign:
         tasks: dict[str, Task],
         points: Sequence[CampaignPoint],
         rule: CampaignRule,
-        console: Console,
         work: Work,
+        came: str,
     ) -> None:
+        """`came`: what is said of a run that ended well."""
         self.folder, self.tasks, self.rule = folder, tasks, rule
-        self.console, self.work = console, work
+        self.console = Terminal(stderr=True, highlight=False, soft_wrap=True)
+        self.work, self.came = work, came
         self.points = {point.key: point for point in points}
         for key in tasks:
             self._take_all(key)
         kept = sum(len(point.bundles) for point in self.points.values())
         if kept:
-            console.print(f"{plural(kept, 'run')} of before in {folder}", markup=False)
+            self.console.print(f"{plural(kept, 'run')} of before in {folder}", markup=False)
 
     def run(self, at_a_time: int) -> None:
         while wanted := next_runs(list(self.points.values()), self.rule):
@@ -207,7 +232,7 @@ class _Campaign:
             with contextlib.closing(forked(jobs, at_a_time)) as ended:
                 for done, (bundle, why) in enumerate(ended, 1):
                     key = whose[bundle]
-                    came = f"failed: {why}" if why else "measured"
+                    came = f"failed: {why}" if why else self.came
                     title = self.points[key].title
                     self.console.print(f"{done:4} of {len(jobs)}: {title}: {came}", markup=False)
                     if why:
@@ -250,7 +275,7 @@ class _Campaign:
         return output
 
 
-def _measure(task: Task, bundle: Path, wait: float) -> None:
+def _measure(wait: float, task: Task, bundle: Path) -> None:
     measure_study(task.chosen.points[0].doc, task.chosen, task.checked, bundle, True, wait)
 
 
@@ -315,13 +340,20 @@ def _begun(folder: Path, order: CampaignOrder) -> None:
         before = CampaignOrder.model_validate_json(file.read_text(encoding="utf-8"))
     except ValidationError as error:
         raise BadInput(f"{file}: {sentence(error)}") from None
-    for what, given, there in (
-        ("the spec", order.spec, before.spec),
-        ("--on", order.server, before.server),
-        ("--until, --most or --keep", order.rule, before.rule),
-    ):
-        if given != there:
-            raise BadInput(
-                f"--out {folder}: its campaign began with another value of {what}; allowed: the "
-                "same, or another folder"
-            )
+    if order.spec != before.spec:
+        raise BadInput(
+            f"--out {folder}: its campaign began with another text of the spec; allowed: the same, "
+            "or another folder"
+        )
+    began = _options(before)
+    for option, given in _options(order).items():
+        if given != began[option]:
+            problem = f"the campaign in {folder} began with {shown(began[option])}"
+            raise bad_value(option, given, "the same, or another --out", problem)
+
+
+def _options(order: CampaignOrder) -> dict[str, str | int | None]:
+    """What a campaign was asked for, as the command line has it."""
+    until = None if order.rule.until is None else f"{order.rule.until * 100:g}%"
+    most, keep = order.rule.most, order.rule.keep
+    return {"--on": order.server, "--until": until, "--most": most, "--keep": keep}

@@ -114,6 +114,7 @@ def test_what_is_made_of_bundles(bundle: Path) -> None:
         ("chains", ["chains", "nat", "ids", "l4-lb"]),
         ("chains --count", ["chains", "nat", "ids", "l4-lb", "--count"]),
         ("hosting capacity", ["hosting", "capacity", "--lcores", "4"]),
+        ("run --list", ["run", "s1", "--group", "bare-metal-l2", "--list"]),
         ("vnf list", ["vnf", "list"]),
         ("vnf describe", ["vnf", "describe", "ids"]),
         ("doctor", ["doctor"]),

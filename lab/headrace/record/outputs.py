@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from headrace.record.claim import JudgedClaim
 from headrace.record.frozen import Record
 from headrace.record.rows import ResultRow
@@ -15,6 +17,24 @@ class RunOutput(Record):
     bundle: str
     results: tuple[ResultRow, ...]
     claims: tuple[JudgedClaim, ...]
+
+
+class ListedPoint(Record):
+    """A point of a study that was not run: --list shows what there is."""
+
+    point: str  # its name, or number, as `--point` takes it
+    title: str = ""  # of a campaign: what the point consists of, in words
+    group: str = ""  # the study's, if it has any
+    figures: tuple[str, ...] = ()  # of the paper, that have it
+    values: dict[str, Any] = {}  # of the sweep
+    lacking: str | None = None  # why it cannot be had here; null: it can
+
+
+class PointList(Record):
+    """headrace run --list, campaign --list, hosting selftest --list"""
+
+    study: str
+    points: tuple[ListedPoint, ...]
 
 
 class CleanOutput(Record):
