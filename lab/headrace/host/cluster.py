@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from headrace.errors import HeadraceError
@@ -63,8 +64,11 @@ class Cluster:
         self._kubernetes = _client()
         config = self._kubernetes.client.Configuration()
         self.kubeconfig = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+        own = context is None and "KUBERNETES_SERVICE_HOST" in os.environ
+        if not own and not any(map(Path.exists, _files(self.kubeconfig))):
+            raise HeadraceError(f"Kubernetes: no cluster: {_no_file(kubeconfig)}")
         try:
-            if context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+            if own:
                 self._kubernetes.config.load_incluster_config(client_configuration=config)
             else:
                 self._kubernetes.config.load_kube_config(
@@ -334,6 +338,20 @@ class Cluster:
         finally:
             stream.close()
         return subprocess.CompletedProcess(list(command), status, "".join(out), "".join(errors))
+
+
+def _files(kubeconfig: str) -> list[Path]:
+    """Several are laid over each other."""
+    return [Path(one).expanduser() for one in kubeconfig.split(os.pathsep) if one]
+
+
+def _no_file(given: str | None) -> str:
+    """`given`: the kubeconfig of a run before."""
+    path = given or os.environ.get("KUBECONFIG")
+    if not path:
+        return "no kubeconfig: neither KUBECONFIG nor ~/.kube/config"
+    where = f"nothing is at {printable(path)!r}"
+    return f"no kubeconfig: {where}" if given else f"no kubeconfig: {where} (KUBECONFIG)"
 
 
 def _status(stream: Any, what: str) -> int:

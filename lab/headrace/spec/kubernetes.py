@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -10,7 +11,8 @@ from pydantic import BeforeValidator, Field, model_validator
 from headrace.spec.appliance import Device
 from headrace.spec.base import Count, Spec, listed
 
-NodeName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")]  # RFC 1123
+NODE_NAME = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")  # RFC 1123
+NodeName = Annotated[str, Field(pattern=NODE_NAME.pattern)]
 
 
 class Kubernetes(Spec):
