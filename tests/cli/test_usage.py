@@ -26,8 +26,36 @@ CASES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("tune", "--protocol", "sctp"),
         ("'--protocol': 'sctp' is not one of 'tcp', 'udp'",),
     ),
-    "out of range": (("run", "--wait", "-1", "x.yaml"), ("--wait", "greater than or equal to 0")),
-    "not a number": (("chains", "nat", "--limit", "x"), ("--limit", "integer")),
+    "out of range": (
+        ("run", "--wait", "-1", "x.yaml"),
+        ("'--wait': got '-1'; should be greater than or equal to 0",),
+    ),
+    "not a number": (
+        ("chains", "nat", "--limit", "x"),
+        ("'--limit': got 'x'; should be", "integer"),
+    ),
+    "no number at all": (("run", "--wait", "abc"), ("'--wait': got 'abc'; should be",)),
+    "none to keep": (("campaign", "x.yaml", "--keep", "0"), ("'--keep': got '0'; should be",)),
+    "share": (
+        ("campaign", "quickstart", "--until", "0"),
+        ("--until: got '0'; allowed: 0.1% to below 100%, as 5%",),
+    ),
+    "no port": (
+        ("hosting", "capacity", "--ports", "0"),
+        ("'--ports': got '0'; should be greater than or equal to 1",),
+    ),
+    "ports without end": (
+        ("hosting", "capacity", "--ports", "99999999999999999999", "--sockets", "3"),
+        ("'--ports': got '99999999999999999999'; should be less than or equal to 64",),
+    ),
+    "lcores without end": (
+        ("hosting", "capacity", "--lcores", "99999999999999999999"),
+        ("'--lcores': got '99999999999999999999'; should be less than or equal to 8192",),
+    ),
+    "sockets without end": (
+        ("hosting", "capacity", "--sockets", "99999999999999999999"),
+        ("'--sockets': got '99999999999999999999'; should be less than or equal to 64",),
+    ),
     "too many arguments": (("explain", "a", "b"), ("headrace explain: ", "(b)")),
     "no study": (("run", "quickstat"), ("SPEC: got 'quickstat'", "no such file", "quickstart")),
     "duration": (("collect", "--duration", "-1"), ("--duration: got -1.0", "above 0")),

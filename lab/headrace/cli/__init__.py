@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 import headrace
 from headrace.cli._commands import command_list, listed
 from headrace.cli._live import with_address
-from headrace.errors import EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_INTERRUPTED, HeadraceError
+from headrace.errors import EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_INTERRUPTED, HeadraceError, shown
 from headrace.host import interrupts
 from headrace.host.consoles import Terminal
 
@@ -189,7 +189,18 @@ def _usage(error: Any) -> int:
             print(f"headrace {' '.join(sys.argv[1:3])}: no such command; allowed: {instead}",
                   file=sys.stderr)  # fmt: skip
             return EXIT_BAD_INPUT
-        words = text[:1].lower() + text[1:].rstrip(".").replace(": Input should", ": should")
-        words = words.replace(": Value error, ", ": ")
+        words = _with_value(text[:1].lower() + text[1:].rstrip("."), error.__cause__)
         print(f"{command}: {words}; see {command} --help", file=sys.stderr)
     return EXIT_BAD_INPUT
+
+
+def _with_value(text: str, cause: Any) -> str:
+    """Versions of typer that check by pydantic leave out what was given."""
+    if not hasattr(cause, "errors"):
+        return text
+    given = shown(cause.errors()[0]["input"])
+    place, _, problem = text.partition(": ")
+    problem = problem.removeprefix("Value error, ").removeprefix("Input ")
+    if given in problem:
+        return f"{place}: {problem}"
+    return f"{place}: got {given}; {problem[:1].lower()}{problem[1:]}"

@@ -97,14 +97,14 @@ def _aim(given: str | None) -> PlacementAim:
     raise bad_value("--aim", given, allowed=", ".join(get_args(PlacementAim)) + " with --server")
 
 
-def share_of(option: str, given: str) -> float:
+def share_of(option: str, given: str, example: str = "80%") -> float:
     number = given.removesuffix("%")
     try:
         share = float(number) / (100 if number != given else 1)
     except ValueError:
         share = 0.0
     if not 0.001 <= share < 1:
-        raise bad_value(option, given, allowed="a share of 0.1% to below all, as 80%")
+        raise bad_value(option, given, allowed=f"0.1% to below 100%, as {example}")
     return share
 
 

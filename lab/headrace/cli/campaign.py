@@ -107,7 +107,7 @@ def campaign(
     """Measure each point of a study in a run of its own; the same command goes on after a kill."""
     doc = on_server(open_spec(spec, trusted=trust), on)
     rule = CampaignRule(
-        until=None if until is None else share_of("--until", until), most=most, keep=keep
+        until=None if until is None else share_of("--until", until, "5%"), most=most, keep=keep
     )
     _check(doc, jobs, pods, on)
     tasks, points = _tasks(doc)

@@ -15,7 +15,15 @@ from headrace.cli._hosting_selftest import selftest
 from headrace.cli._hosting_where import where
 from headrace.errors import HeadraceError, bad_value
 from headrace.host.server import detect
-from headrace.model.hosting import CapacityOutput, ServerPorts, capacity
+from headrace.model.hosting import (
+    LCORES_MAX,
+    NIC_VFS_MAX,
+    PORTS_MAX,
+    SOCKETS_MAX,
+    CapacityOutput,
+    ServerPorts,
+    capacity,
+)
 from headrace.model.hosting import explain as explain_capacity
 from headrace.record.bundle import Bundle
 from headrace.record.outputs import AnatomyOutput, TrialAnatomy
@@ -98,26 +106,38 @@ def _show(
 @app.command("capacity")
 def show_capacity(
     ports: Annotated[
-        int | None, typer.Option("--ports", min=1, help="NIC ports in use.", show_default="1")
+        int | None,
+        typer.Option("--ports", min=1, max=PORTS_MAX, help="NIC ports in use.", show_default="1"),
     ] = None,
     vfs: Annotated[
         int | None,
-        typer.Option("--vfs", min=1, help="Virtual functions per port.", show_default="63"),
+        typer.Option(
+            "--vfs",
+            min=1,
+            max=NIC_VFS_MAX,
+            help="Virtual functions per port.",
+            show_default="63",
+        ),
     ] = None,
     lcores: Annotated[
         int | None,
         typer.Option(
             "--lcores",
             min=1,
+            max=LCORES_MAX,
             help="Lcores, evenly over the sockets.",
             show_default="this machine's",
         ),
     ] = None,
     sockets: Annotated[
-        int | None, typer.Option("--sockets", min=1, help="CPU sockets.", show_default="1")
+        int | None,
+        typer.Option("--sockets", min=1, max=SOCKETS_MAX, help="CPU sockets.", show_default="1"),
     ] = None,
     port_socket: Annotated[
-        list[int] | None, typer.Option("--port-socket", min=0, help="Socket of each port, in turn.")
+        list[int] | None,
+        typer.Option(
+            "--port-socket", min=0, max=SOCKETS_MAX - 1, help="Socket of each port, in turn."
+        ),
     ] = None,
     here: Annotated[
         bool, typer.Option("--here", help="This server, as `headrace server detect` finds it.")

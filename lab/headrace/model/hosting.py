@@ -16,6 +16,12 @@ from headrace.errors import HeadraceError, bad_value
 from headrace.record.frozen import Record
 from headrace.spec.server import Server as Description
 
+# Of a server that a user makes up: more than any has, and few enough to say a line of each port.
+PORTS_MAX = 64
+NIC_VFS_MAX = 65535  # SR-IOV counts them in 16 bits
+LCORES_MAX = 8192  # that Linux can have on x86
+SOCKETS_MAX = 64
+
 
 @dataclass(frozen=True)
 class ServerPorts:
