@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The console script. Beside another run's trial a command gets one part in a hundred of a core and
-needs half a minute to load its libraries: whose trial that is is said before."""
+needs half a minute to load its libraries: whose trial that is is said before.
+
+What takes time is loaded in `main`, where Ctrl-C is caught."""
 
 from __future__ import annotations
 
@@ -9,7 +11,6 @@ import sys
 from typing import NoReturn
 
 from headrace.host import interrupts
-from headrace.host.exclusive import held
 
 # Those that measure, and so will wait for these lcores; and with what they do not.
 _MEASURING = frozenset({"run", "plan", "profile", "bench", "hosting", "offload", "tune"})
@@ -20,6 +21,8 @@ def notice(command: str, *arguments: str) -> str | None:
     """Whose lcores those are that this process may run on and will wait for, if anybody's."""
     if command not in _MEASURING or not _LOOKING.isdisjoint(arguments):
         return None
+    from headrace.host.exclusive import held
+
     cpus = os.sched_getaffinity(0)
     holders = held(cpus)
     if not holders:
@@ -39,10 +42,11 @@ def main() -> NoReturn:
     try:
         if len(sys.argv) > 1 and (text := notice(*sys.argv[1:])) is not None:
             print(text, file=sys.stderr, flush=True)
-        from headrace.cli import main as command  # now, as it takes long
+        from headrace.cli import main as command
+
+        command()
     except KeyboardInterrupt:
         interrupts.leave()
-    command()
 
 
 if __name__ == "__main__":

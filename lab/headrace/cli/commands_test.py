@@ -133,3 +133,19 @@ def test_an_interrupt_while_it_starts(where: str) -> None:
     )
     done = python(code, "run")
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "headrace: interrupted\n")
+
+
+@pytest.mark.parametrize("module", ["headrace.host.exclusive", "headrace.cli", "typer"])
+def test_an_interrupt_while_a_module_is_loaded(module: str) -> None:
+    """From the entry point on: of what is loaded before Ctrl-C is caught there is a traceback."""
+    code = (
+        "import os, signal, sys\n"
+        "class Impatient:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Impatient())\n"
+        "from headrace.__main__ import main\n"
+        "main()\n"
+    )
+    done = python(code, "run")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "headrace: interrupted\n")
