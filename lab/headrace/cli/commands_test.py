@@ -135,8 +135,11 @@ def test_an_interrupt_while_it_starts(where: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "headrace: interrupted\n")
 
 
-@pytest.mark.parametrize("module", ["headrace.host.exclusive", "headrace.cli", "typer"])
-def test_an_interrupt_while_a_module_is_loaded(module: str) -> None:
+@pytest.mark.parametrize(
+    ("module", "command"),
+    [("headrace.host.exclusive", "run"), ("headrace.cli", "report"), ("typer", "report")],
+)
+def test_an_interrupt_while_a_module_is_loaded(module: str, command: str) -> None:
     """From the entry point on: of what is loaded before Ctrl-C is caught there is a traceback."""
     code = (
         "import os, signal, sys\n"
@@ -147,5 +150,5 @@ def test_an_interrupt_while_a_module_is_loaded(module: str) -> None:
         "from headrace.__main__ import main\n"
         "main()\n"
     )
-    done = python(code, "run")
+    done = python(code, command)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "headrace: interrupted\n")
