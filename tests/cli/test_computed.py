@@ -4,6 +4,7 @@ from another folder, without the files that it was made from."""
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -74,3 +75,27 @@ def test_a_published_table_is_a_study(
     shown = headrace("report", "b", folder=tmp_path, engine=engine_binary)
     assert "40 figures predicted, and 8 fitted on" in shown.stdout
     assert "8.8 % more arrived than were sent" in shown.stdout
+
+
+def test_a_prediction_reads_the_files_that_functions_name(
+    engine_binary: Path, tmp_path: Path
+) -> None:
+    """What is wrong with them, or rarely meant, is said as where the same is measured."""
+    chain = "[{acl: {rules_file: my.rules, default: deny}}]"
+    spec = f"name: mine\nchain: {chain}\nworkload: {{flows: 4096}}\nmeasure: {{max: true}}\n"
+    (tmp_path / "mine.yaml").write_text(spec)
+    asked = ("run", "--check", "--json", "mine.yaml")
+    grounds = asked, (*asked, "--on", "xeon-e5-2650")
+
+    (tmp_path / "my.rules").write_text("garbage\n")
+    refused = [headrace(*one, folder=tmp_path, engine=engine_binary) for one in grounds]
+    assert [one.returncode for one in refused] == [2, 2]
+    assert 'my.rules:1: filter "garbage"' in refused[0].stderr
+    assert refused[1].stderr == refused[0].stderr
+
+    (tmp_path / "my.rules").write_text("")
+    told = [headrace(*one, folder=tmp_path, engine=engine_binary).stdout for one in grounds]
+    notes = [json.loads(one)["experiments"][0]["notes"] for one in told]
+    [here], [there] = ([n for n in some if "packets of the workload tried" in n] for some in notes)
+    assert there == here
+    assert "of 4096 packets" in here and "none comes through the chain" in here

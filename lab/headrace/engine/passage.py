@@ -18,7 +18,7 @@ from headrace.spec.vm import APPLIANCE
 from headrace.spec.workload import Packets
 
 _FEWEST, _MOST = 1024, 1 << 20  # packets of each direction that are tried; two seconds
-_MEMORY_MAX_MB = 4096  # ordinary memory that may be taken beside what runs on this machine
+MEMORY_MAX_MB = 4096  # ordinary memory that may be taken beside what runs on this machine
 
 
 def packets_tried(experiment: Experiment) -> int:
@@ -31,7 +31,7 @@ def packets_tried(experiment: Experiment) -> int:
 def dry_plan(experiment: Experiment, description: Description, doc: Document) -> Plan | None:
     """The chain on one lcore: how it is cut makes no difference to what is dropped. None: the
     engine cannot try it, as functions are not its own or tables are too large."""
-    if experiment.study.deployment.memory_mb > _MEMORY_MAX_MB:
+    if experiment.study.deployment.memory_mb > MEMORY_MAX_MB:
         return None
     if any(node.nf == APPLIANCE for node in experiment.nodes):
         return None

@@ -10,14 +10,16 @@ from typing import Any
 
 from headrace.engine.counts import EngineCounts
 from headrace.engine.describe import Description
-from headrace.engine.passage import dry_plan, notes, packets_tried
+from headrace.engine.passage import MEMORY_MAX_MB, dry_plan, notes, packets_tried
 from headrace.engine.plan_document import Plan
 from headrace.errors import HeadraceError
+from headrace.ground.engine_check import Accepted, PlanCheck, input_files
 from headrace.host.state import dpdk_in
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
 
 _MOST_S = 30.0  # that a note is worth waiting for
+_UNREAD = f"files are named and were not read: deployment.memory_mb is above {MEMORY_MAX_MB}"
 
 
 class DryRuns:
@@ -54,6 +56,26 @@ class DryRuns:
         if done.returncode < 0:
             raise HeadraceError(f"{engine} --dry-run was ended by signal {-done.returncode}")
         return EngineCounts.model_validate_json(done.stdout) if done.returncode == 0 else None
+
+
+class TriedChains:
+    """Chains of which nothing runs here: what their functions are told is held against an engine
+    all the same, as if they did."""
+
+    def __init__(self) -> None:
+        self._dry = DryRuns()
+        self._accepted: Accepted = set()
+
+    def notes(
+        self, experiment: Experiment, doc: Document, description: Description
+    ) -> tuple[str, ...]:
+        """What the user is told. BadInput for what the engine refuses of functions, their files and
+        the traffic."""
+        plan = dry_plan(experiment, description, doc)
+        if plan is None:
+            return (_UNREAD,) if input_files([experiment], doc, description) else ()
+        PlanCheck(doc, description, self._accepted).check(plan, experiment)
+        return self._dry.notes(experiment, doc, description)
 
 
 def _traffic(plan: Plan) -> list[dict[str, Any]]:

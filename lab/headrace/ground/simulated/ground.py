@@ -21,6 +21,7 @@ from headrace.engine.place import Placement, Topology, place
 from headrace.engine.plan_compiler import GENERATOR, SINK, check_nodes
 from headrace.ground.computed import Computed, about_server
 from headrace.ground.contract import AboutServer, Checked, Offer, Site, resolved_of
+from headrace.ground.dry import TriedChains
 from headrace.ground.engine_check import input_files
 from headrace.ground.hosted.arrangement import Arrangement, arrange, placement_of
 from headrace.ground.hosted.cpus import Cpu
@@ -62,6 +63,7 @@ class SimulatedGround:
     server: DescribedServer
     home: DescribedServer  # that functions' costs were measured on
     engine: str
+    tried: TriedChains = field(default_factory=TriedChains, compare=False)
 
     @classmethod
     def of(cls, file: Path, engine: str, doc: Document) -> SimulatedGround:
@@ -75,7 +77,13 @@ class SimulatedGround:
         asked = ground_of(doc)
         simulated = None if asked is None else asked.simulated
         shares = {} if simulated is None else simulated.shares
-        points = [self._point(one, doc, description, shares) for one in experiments]
+        points = [
+            replace(
+                self._point(one, doc, description, shares),
+                remarks=self.tried.notes(one, doc, description),
+            )
+            for one in experiments
+        ]
         assert asked is not None
         files = {**input_files(experiments, doc, description), **server_files(doc, asked.server)}
         return Checked(points, files, 0.0, notes=(self._note(),), computed=points)
@@ -162,6 +170,7 @@ class SimulatedPoint:
     bare: Arrangement | None = None  # of hosted chains
     cpus: frozenset[int] = frozenset()  # of this machine
     edges: tuple[Edge, ...] = ()  # none: all packets go through all functions
+    remarks: tuple[str, ...] = ()  # what is right, but rarely meant
     # By direction and load.
     delays: dict[tuple[str, float], NDArray[np.float64] | None] = field(default_factory=dict)
 
@@ -183,12 +192,12 @@ class SimulatedPoint:
 
     @property
     def runs(self) -> tuple[str, ...]:
-        """It only asks an engine what its functions are."""
+        """It only asks an engine what its functions are, and what it would refuse of them."""
         return ()
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return self.placement.notes
+        return (*self.placement.notes, *self.remarks)
 
     @property
     def vnfs(self) -> frozenset[str]:
