@@ -57,9 +57,9 @@ def _side(side: str, doc: Document, inputs: dict[str, Path]) -> Json:
     """The spec's data with its files under names of their own. Checked alone first, so that what is
     wrong is said of the user's own file."""
     if not isinstance(doc.data, dict) or doc.data.get("groups"):
-        raise BadInput(f"{doc.file}: has `groups`; allowed: a study without")
+        raise BadInput(f"{doc.place}: has `groups`; allowed: a study without")
     if "chains" in doc.data:
-        raise BadInput(f"{doc.file}: chains: several by name; allowed: one `chain`")
+        raise BadInput(f"{doc.place}: chains: several by name; allowed: one `chain`")
     checked = Grounds().check(doc)
     named, written = checked.inputs, checked.writes
     absolute = {name: str(file) for name, file in written.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,14 @@ class Document:
     group: str | None = None  # whose part of the study is laid over the rest of it
     swept: tuple[str, ...] = ()  # paths that the group's sweep sets
     together: str | None = None  # of a folder's files: what they come to, as one text
+    # Of a folder: the file that each of its groups and claims is in, by ("groups", name).
+    parts: Mapping[tuple[str, str], Document] = field(default_factory=dict)
     changed: str | None = None  # its text, where the command line has changed what it says
+
+    @property
+    def place(self) -> Path:
+        """What a user has: of a folder, that; there is no file with all of it."""
+        return self.file if self.together is None else self.file.parent
 
     def text(self) -> str:
         """As the user wrote it, comments and all."""
@@ -95,11 +102,26 @@ class Document:
 
     def error(self, path: tuple[PathKey, ...], problem: str, **value: Any) -> BadInput:
         """An error at `path` of this file; pass `value=` to show it."""
-        path = self._written(path)
-        line = self.line(path)
-        place = f"{self.file}:{line}" if line is not None else str(self.file)
+        own, path = self._own(path)
+        path = own._written(path)
+        line = own.line(path) if own.together is None else None
+        place = f"{own.place}:{line}" if line is not None else str(own.place)
         where = dotted(path)
         return bad_value(f"{place}: {where}" if where else place, problem=problem, **value)
+
+    def _own(self, path: tuple[PathKey, ...]) -> tuple[Document, tuple[PathKey, ...]]:
+        """Of a folder: the file in which a path is written, and the path there."""
+        kind, name = ("groups", self.group) if self.group is not None else (*path, "", "")[:2]
+        own = self.parts.get((str(kind), str(name)))
+        if own is None or kind != "groups":
+            return own or self, path
+        swept = (own.data["groups"][name] or {}).get("sweep") or {}
+        group = replace(own, group=str(name), swept=tuple(swept))
+        if self.group is not None:
+            return group, path
+        if path[2:3] == ("spec",):
+            return group, path[3:]
+        return (group, path[2:]) if path[2:3] == ("sweep",) else (own, path)
 
     def _written(self, path: tuple[PathKey, ...]) -> tuple[PathKey, ...]:
         """Where the value stands: in its group, or in what all groups have in common."""

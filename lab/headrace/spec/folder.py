@@ -37,6 +37,7 @@ def _files(folder: Path) -> list[Path]:
 def load_folder(folder: Path) -> Document:
     """All files' groups and claims, whose names must differ."""
     whole: dict[str, Any] = {"name": folder.name, "groups": {}, "claims": {}}
+    files: dict[tuple[str, str], Document] = {}
     for file in _files(folder):
         doc = document.load(file)
         study = read(doc)
@@ -49,8 +50,10 @@ def load_folder(folder: Path) -> Document:
             if twice := sorted(whole[key].keys() & parts.keys()):
                 raise doc.error((key, twice[0]), "another file of the folder has this name, too")
             whole[key] |= parts
+            files |= {(key, name): doc for name in parts}
     text = yaml.safe_dump(whole, sort_keys=False, allow_unicode=True, width=120)
-    return replace(document.parse(text, folder / f"{folder.name}.yaml"), together=text)
+    doc = document.parse(text, folder / f"{folder.name}.yaml")
+    return replace(doc, together=text, parts=files)
 
 
 def _groups(doc: Document) -> dict[str, Any]:

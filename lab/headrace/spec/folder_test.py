@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,47 @@ def test_names_differ_and_papers_do_not(tmp_path: Path) -> None:
     (tmp_path / "figure-10.yaml").write_text("name: x\nchain: [l2fwd]\n")
     with pytest.raises(BadInput, match=r"groups: .*allowed in a folder of studies"):
         load_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        (("measure", "max"), r"figure-8.yaml:12: groups.b.spec.measure.max"),
+        (("measure", "trial"), r"figure-8.yaml:4: measure.trial"),  # of all its groups
+        (("warmup",), r"figure-8.yaml:2: warmup"),  # which nobody wrote
+        (("sweep", "workload.frame"), r"figure-8.yaml:6: sweep.workload.frame"),
+    ],
+)
+def test_an_error_of_a_point_names_its_file(
+    tmp_path: Path, path: tuple[str, ...], place: str
+) -> None:
+    """The text that the files come to has lines of its own, and is no file."""
+    doc = load_folder(filled(tmp_path, ("a", 3, "10"), ("b", 4, "8")))
+    [one, _] = points(doc, Machine(2, 1), Wanted(group="b"))
+    whole = ("groups", "b", *(() if path[0] == "sweep" else ("spec",)), *path)
+    for error in (one.doc.error(path, "not so"), doc.error(whole, "not so")):
+        assert re.match(f"{tmp_path}/{place}: not so", str(error))
+
+
+def test_an_error_of_all_files_names_the_folder(tmp_path: Path) -> None:
+    doc = load_folder(filled(tmp_path, ("a", 3, "10"), ("b", 4, "8")))
+    assert str(doc.error(("name",), "not so")) == f"{tmp_path}: name: not so"
+    (tmp_path / "figure-8.yaml").write_text(
+        (tmp_path / "figure-8.yaml").read_text().replace("quick: {repetitions: 1}\n", "")
+    )
+    (tmp_path / "figure-10.yaml").unlink()
+    with pytest.raises(BadInput, match=f"^--quick: {tmp_path} has no `quick`"):
+        points(load_folder(tmp_path), Machine(2, 1), Wanted(quick=True))
+
+
+def test_a_study_without_figures_says_so(tmp_path: Path) -> None:
+    doc = load_folder(filled(tmp_path, ("a", 3, "8")))
+    with pytest.raises(BadInput, match=r"^--figure: got 9; allowed: 8$"):
+        points(doc, Machine(2, 1), Wanted(figure=9))
+    file = tmp_path / "figure-8.yaml"
+    file.write_text(file.read_text().replace('    figures: ["8"]\n', ""))
+    with pytest.raises(BadInput, match=r"^--figure: got 9; study .* has no figures; allowed: --g"):
+        points(load_folder(tmp_path), Machine(2, 1), Wanted(figure=9))
 
 
 def test_a_bundle_is_no_folder_of_studies(tmp_path: Path) -> None:

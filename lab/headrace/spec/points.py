@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headrace.errors import BadInput
+from headrace.errors import BadInput, bad_value
 from headrace.spec.document import Document
 from headrace.spec.dotted import over, put
 from headrace.spec.group import Group, Machine, Quick, lacking
@@ -72,26 +72,29 @@ def points(doc: Document, machine: Machine, wanted: Wanted = Wanted()) -> list[S
 def quickly(doc: Document) -> Document:
     """A study without groups, with its `quick` laid over it."""
     if not doc.data.get("quick"):
-        raise BadInput(f"--quick: {doc.file} has no `quick`")
+        raise BadInput(f"--quick: {doc.place} has no `quick`")
     return replace(doc, data=over(doc.data, doc.data["quick"]))
 
 
 def _has_quick(doc: Document, study: Study, wanted: Wanted) -> None:
     none = Quick()
     if wanted.quick and not study.quick and all(g.quick == none for g in study.groups.values()):
-        raise BadInput(f"--quick: {doc.file} has no `quick`")
+        raise BadInput(f"--quick: {doc.place} has no `quick`")
 
 
 def _none_wanted(doc: Document, wanted: Wanted) -> None:
     for option in ("group", "figure"):
         if getattr(wanted, option) is not None:
-            raise BadInput(f"--{option}: {doc.file} has no `groups`")
+            raise BadInput(f"--{option}: {doc.place} has no `groups`")
 
 
 def _known(study: Study, wanted: Wanted) -> None:
     if wanted.group is not None and wanted.group not in study.groups:
         raise BadInput(f"--group: got {wanted.group}; allowed: {', '.join(study.groups)}")
     drawn = sorted(set().union(*(one.numbers for one in study.groups.values())))
+    if wanted.figure is not None and not drawn:
+        problem = f"study {study.name} has no figures"
+        raise bad_value("--figure", wanted.figure, allowed="--group, --point", problem=problem)
     if wanted.figure is not None and wanted.figure not in drawn:
         raise BadInput(f"--figure: got {wanted.figure}; allowed: {', '.join(map(str, drawn))}")
 

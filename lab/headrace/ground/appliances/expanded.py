@@ -322,7 +322,7 @@ class _Expander:
             )
         )  # fmt: skip
         place = f"{'.'.join(_VNFS)}.{kind}.parameters"
-        supply.environment(f"{self.doc.file}: {place}")  # complains here, not later
+        supply.environment(f"{self.doc.place}: {place}")  # complains here, not later
         return supply
 
 

@@ -70,7 +70,7 @@ class AppliancesGround:
 
 def _lacking(doc: Document) -> str | None:
     if os.geteuid():
-        return f"{doc.file}: third-party VNFs need root; run it with sudo"
+        return f"{doc.place}: third-party VNFs need root; run it with sudo"
     try:
         tool().answers()
     except HeadraceError as why:

@@ -44,7 +44,7 @@ _PACKET_SOCKETS = ("--cap-add", "NET_RAW", "--cap-add", "NET_ADMIN")
 def check(doc: Document) -> None:
     """Is asked before anybody waits for lcores."""
     if os.geteuid():
-        raise HeadraceError(f"{doc.file}: hosting: container needs root; run it with sudo")
+        raise HeadraceError(f"{doc.place}: hosting: container needs root; run it with sudo")
     tool().answers()
 
 

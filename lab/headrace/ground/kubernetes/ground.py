@@ -60,7 +60,7 @@ class KubernetesGround:
             own = replace(point, supplies=supplies)
             points.append(PodPoint(doc, expanded, own, network, nodes, len(points)))
         if not any(point.offers for point in points):
-            raise BadInput(f"{doc.file}: no point of it can be pods: {next(iter(left_out))}")
+            raise BadInput(f"{doc.place}: no point of it can be pods: {next(iter(left_out))}")
         return Checked(
             points=[point for point in points if point.offers],
             inputs=inputs(doc, expanded.study),
