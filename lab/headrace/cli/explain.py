@@ -29,6 +29,9 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
 ) -> None:
     """Name what is narrowest, the evidence for it, and what would move it."""
+    # What `headrace collect` wrote has neither.
+    if any((bundle / name).exists() for name in ("status.json", "resolved.json")):
+        Bundle(bundle).check_whole()
     known = parts(bundle)
     diagnoses = explain_parts(known)
     if as_json:

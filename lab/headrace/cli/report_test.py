@@ -12,7 +12,9 @@ from typer.testing import CliRunner, Result
 
 from headrace.cli.diff import diff
 from headrace.cli.doctor import doctor, mends
+from headrace.cli.explain import explain
 from headrace.cli.report import report
+from headrace.cli.run import run
 from headrace.doctor import engine
 from headrace.doctor.check import DoctorCheck
 from headrace.errors import BadInput
@@ -28,7 +30,7 @@ RESULT_NAMES = {
 
 def call(*arguments: str | Path) -> Result:
     app = typer.Typer()
-    for command in (report, diff, doctor):
+    for command in (report, diff, doctor, explain, run):
         app.command(command.__name__)(command)
     return CliRunner().invoke(app, [str(a) for a in arguments])
 
@@ -95,11 +97,29 @@ def test_a_file_that_is_missing_is_named(tmp_path: Path, name: str) -> None:
     """What is left would be shown as if it were all: other figures, stated as sure."""
     one = make_bundle(tmp_path / "b", repetitions=1)
     (one / name).unlink()
-    for command in (("report", one), ("diff", one, one)):
+    for command in (("report", one), ("diff", one, one), ("explain", one)):
         done = call(*command)
         assert isinstance(done.exception, BundleError)
         assert str(done.exception).startswith(f"{one / name}: is missing; allowed: ")
         assert done.exception.exit_status == 2
+
+
+def test_a_spec_that_is_empty_is_none(tmp_path: Path) -> None:
+    one = make_bundle(tmp_path / "b", repetitions=1)
+    (one / "spec.yaml").write_text("\n")
+    for command in (("report", one), ("diff", one, one), ("explain", one)):
+        done = call(*command)
+        assert isinstance(done.exception, BundleError)
+        assert str(done.exception).startswith(f"{one / 'spec.yaml'}: is empty; allowed: ")
+
+
+def test_a_bundle_without_its_status_is_no_folder_of_studies(tmp_path: Path) -> None:
+    one = make_bundle(tmp_path / "b", repetitions=1)
+    (one / "status.json").unlink()
+    for command in (("run", "--check", one), ("explain", one)):
+        done = call(*command)
+        assert isinstance(done.exception, BundleError)
+        assert str(done.exception) == f"{one}: has no status.json; not a bundle of `headrace run`"
 
 
 def test_a_spec_that_is_nested_deeply(tmp_path: Path) -> None:

@@ -337,11 +337,13 @@ class Bundle:
         if not self.trials() and not self.results():
             return
         for name in ("spec.yaml", "resolved.json", "environment.json"):
-            if self._text(name) is None:
+            if (told := self._text(name)) is None:
                 raise self._missing(name)
+            if not told.strip():
+                raise self._missing(name, "empty")
 
-    def _missing(self, name: str) -> BundleError:
-        return BundleError(f"{self.path}/{name}: is missing; allowed: a bundle with all its files")
+    def _missing(self, name: str, what: str = "missing") -> BundleError:
+        return BundleError(f"{self.path}/{name}: is {what}; allowed: a bundle with all its files")
 
     def trials(self) -> list[Trial]:
         return self._rows("trials", Trial)

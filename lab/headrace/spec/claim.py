@@ -28,9 +28,15 @@ def _number(value: Any) -> Any:
     return float(value) if written else value
 
 
+def _pair(value: Any) -> Any:
+    if isinstance(value, list | tuple) and len(value) != 2:
+        raise ValueError("allowed: a number, [least, most], true, false or text")
+    return value
+
+
 Number = Annotated[StrictInt | StrictFloat, BeforeValidator(_number)]
 Range = Annotated[tuple[Number, ...], Field(min_length=2, max_length=2)]
-Value = StrictBool | Number | StrictStr | Range
+Value = Annotated[StrictBool | Number | StrictStr | Range, BeforeValidator(_pair)]
 
 
 class Claim(Spec):

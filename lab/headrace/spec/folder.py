@@ -18,12 +18,14 @@ from headrace.spec.dotted import over
 from headrace.spec.study import read
 
 _OF_A_FILE = ("name", "description", "paper", "sweep", "quick", "groups", "claims")
-_BUNDLE = "status.json"  # which a bundle has
+# Which bundles have, of which one may be lost.
+_BUNDLES = ("status.json", "resolved.json", "environment.json")
 
 
 def is_folder(given: Path) -> bool:
     """Whether a directory has studies, and is no bundle."""
-    return given.is_dir() and not (given / _BUNDLE).exists() and bool(_files(given))
+    bundled = any((given / name).exists() for name in _BUNDLES)
+    return given.is_dir() and not bundled and bool(_files(given))
 
 
 def _files(folder: Path) -> list[Path]:

@@ -107,6 +107,8 @@ def test_a_bundle_is_no_folder_of_studies(tmp_path: Path) -> None:
     assert is_folder(tmp_path)
     (tmp_path / "status.json").write_text("{}")
     assert not is_folder(tmp_path)
+    (tmp_path / "status.json").rename(tmp_path / "resolved.json")  # what is left of one
+    assert not is_folder(tmp_path)
 
 
 FOLDERS = [*sorted(shipped("studies").glob("s[1-5]")), shipped("studies") / "bmwg"]

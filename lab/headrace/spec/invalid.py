@@ -36,6 +36,7 @@ _TYPES = {
     "float_type": "should be a number",
     "float_parsing": "should be a number",
 }
+_LENGTHS = {"too_short": ("at least", "min_length"), "too_long": ("at most", "max_length")}
 _PATTERNS = {
     NAME_PATTERN: "allowed: a letter, then letters, digits, _ or -, at most 31 in all",
     INTERFACE_PATTERN: "allowed: a letter or digit, then letters, digits, _, - or ., "
@@ -94,9 +95,10 @@ def problem_of(error: Mapping[str, Any]) -> str:
     cause = error.get("ctx", {}).get("error")
     if cause is not None:
         return str(cause)
-    length = error.get("ctx", {}).get("min_length")
-    if error["type"] == "too_short" and length is not None:
-        return f"should have at least {length} {'entry' if length == 1 else 'entries'}"
+    limit, length = _LENGTHS.get(error["type"], ("", ""))
+    count = error.get("ctx", {}).get(length)
+    if count is not None:
+        return f"should have {limit} {count} {'entry' if count == 1 else 'entries'}"
     pattern = _PATTERNS.get(error.get("ctx", {}).get("pattern", ""))
     if pattern:
         return pattern

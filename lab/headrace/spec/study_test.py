@@ -84,7 +84,8 @@ def test_chains(chain: str) -> None:
         ("name: edge", "5: x\nname: edge", ["edge.yaml:1: got 5; a key should be text"]),
         ("measure: {", "measure: {goals: {width: 0}, ", ["measure.goals.width: got 0"]),
         ("deployment:", "deployment:\n  wire: 5", ["should be 'auto', or should be greater"]),
-        ("workload:", "workload:\n  flows: many", ["'many'; allowed: a count, or {count"]),
+        ("workload:", "workload:\n  flows: many", ["'many'; allowed: a count, 1 to 2147483648"]),
+        ("workload:", "workload:\n  flows: 1e99", ["'1e99'; allowed: a count, 1 to 2147483648"]),
         ("- lb: {}", "- {name: sink, nf: lb}", ["'sink' has the name of a part of the tester"]),
         ("[64,", "[63,", ["workload.frame[0]", "63", "64 to 9018"]),
         ("nfvbench", "abcq", ["workload.frame[1]", "'q'", "RFC 6985"]),
@@ -287,6 +288,10 @@ def test_a_fast_path_of_a_wrong_size(flows: object) -> None:
         (
             "chain: []\nclaims: {c: {text: t, query: q, published: [2, 1]}}",
             ["edge.yaml:3: claims.c", "[least, most]"],
+        ),
+        (
+            "chain: []\nclaims: {c: {text: t, query: q, published: [1, 2, 3]}}",
+            ["edge.yaml:3: claims.c.published: got [1, 2, 3]; allowed: a number, [least, most]"],
         ),
     ],
 )

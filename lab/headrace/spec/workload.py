@@ -15,12 +15,13 @@ from headrace.spec.load import LoadCurve
 
 Varying = Literal["src_ip", "dst_ip", "src_port", "dst_port"]
 Direction = Literal["forward", "reverse", "both"]
+_FLOWS_MAX = 1 << 31
 
 
 class Flows(Spec):
     """How many flows there are, in which header fields they differ, in which order they come."""
 
-    count: Annotated[Count, Field(ge=1, le=1 << 31)] = 1024  # how many
+    count: Annotated[Count, Field(ge=1, le=_FLOWS_MAX)] = 1024  # how many
     vary: tuple[Varying, ...] = ("src_ip", "src_port")  # header fields in which they differ
     order: Literal["round-robin", "random", "zipf"] = "round-robin"  # in which they come
     zipf_exponent: Annotated[float, Field(gt=0, le=5)] = 1.0  # of order zipf
@@ -32,7 +33,9 @@ class Flows(Spec):
         if isinstance(value, int) and not isinstance(value, bool):
             return {"count": value}
         if not isinstance(value, dict | Flows):
-            raise ValueError("allowed: a count, or {count: 1000, vary: [src_ip], ...}")
+            raise ValueError(
+                f"allowed: a count, 1 to {_FLOWS_MAX}, or {{count: 1000, vary: [src_ip], ...}}"
+            )
         return value
 
     @model_validator(mode="after")
