@@ -9,6 +9,7 @@ from pathlib import Path
 
 from headrace.doctor.check import CheckGroup, DoctorCheck, apt, read, run
 from headrace.errors import HeadraceError
+from headrace.ground.engine_check import check_age
 from headrace.host import programs
 from headrace.profile import bench_fib, calibrate
 
@@ -56,6 +57,12 @@ def _engine(engine: Path | None, how_to_build: str) -> DoctorCheck:
             required=True,
         )
     lines = done.stdout.strip().splitlines() or ["no version"]
+    try:
+        assert engine is not None
+        check_age(engine)
+    except HeadraceError as why:
+        problem = "nothing can be measured"
+        return GROUP("engine", "missing", str(why), problem, how_to_build, required=True)
     return GROUP("engine", "ok", lines[0], required=True)
 
 

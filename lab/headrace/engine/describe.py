@@ -28,6 +28,16 @@ _CAPTURE_S = 300.0
 _MAC_WORDS = "a MAC address such as 02:00:00:00:00:01"
 
 
+class OtherEngine(HeadraceError):
+    """An engine that was built from other sources than the lab: what it refuses is no user's
+    mistake."""
+
+    def __init__(self, engine: Path, why: str, age: str = "older") -> None:
+        super().__init__(
+            f"engine {engine} is {age} than this lab ({why}): build it again (`make setup`)"
+        )
+
+
 class LinkDescription(Record):
     """What a link is, as the engine says it."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from headrace.engine.describe import Description, check_file, translate
+from headrace.engine.describe import Description, OtherEngine, check_file, translate
 from headrace.errors import BadInput, HeadraceError
 from headrace.spec.document import Document, PathKey
 from headrace.spec.study import Experiment
@@ -53,6 +53,8 @@ def source_params(
         params = _made(experiment, workload, direction, doc)
     schema = description.links["source"]["params"]
     for error in Draft202012Validator(schema).iter_errors(params):
+        if error.validator == "additionalProperties":  # the spec's keys are the lab's
+            raise OtherEngine(description.engine, f"its source has no such key: {error.message}")
         key = str(error.absolute_path[0]) if error.absolute_path else ""
         raise translate(error, doc, spec_path(key) if key else ("workload",))
     return params

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine.describe import Description
+from headrace.doctor.engine import checks
+from headrace.engine.describe import Description, OtherEngine
 from headrace.engine.plan_document import Plan
-from headrace.ground.engine_check import Accepted, PlanCheck
+from headrace.errors import BadInput
+from headrace.ground.engine_check import Accepted, PlanCheck, check_age
 from headrace.spec import document
 from headrace.spec.study import Experiment, expand
 
@@ -56,3 +58,44 @@ def test_a_plan_is_known_whatever_the_file_of_its_check_is_called(
     assert asked_about(monkeypatch, alike, *plans) == 2
     other = {"/tmp/one/addresses": "2c26", "/tmp/two/addresses": "fcde"}
     assert asked_about(monkeypatch, other, *plans) == 4
+
+
+DESCRIBED = '{"nfs": {"l2fwd": {"params": {}}}, "links": {"source": {"params": {}}}}'
+OLDER = 'links.sink-forward.params: unknown key "sources"; allowed: missing_mb'
+
+
+def engine_that_refuses(folder: Path, words: str) -> Path:
+    """With these words each plan."""
+    program = folder / "headrace-engine"
+    program.write_text(
+        f"""#!/bin/sh
+case "$1" in
+--version) echo "headrace-engine 0.0.1" ;;
+--describe) echo '{DESCRIBED}' ;;
+*) echo 'headrace-engine: {words}' >&2; exit 2 ;;
+esac
+"""
+    )
+    program.chmod(0o755)
+    return program
+
+
+@pytest.mark.parametrize(
+    ("words", "age"),
+    [(OLDER, "older"), ("version: this engine reads version 2", "older or newer")],
+)
+def test_an_engine_of_other_sources_is_no_mistake_of_the_users(
+    tmp_path: Path, words: str, age: str
+) -> None:
+    engine = engine_that_refuses(tmp_path, words)
+    with pytest.raises(OtherEngine, match=rf"^engine {engine} is {age} than this lab .*make setup"):
+        check_age(engine)
+    [first, *_] = checks(engine, "make setup")
+    assert (first.status, first.mend) == ("missing", "make setup")
+    assert f"is {age} than this lab" in first.found
+
+
+def test_a_functions_key_is_the_users(tmp_path: Path) -> None:
+    engine = engine_that_refuses(tmp_path, 'nfs.l2fwd.params: unknown key "x"; allowed: none')
+    with pytest.raises(BadInput, match=r"^age.yaml:2: chain\[0\].*unknown key"):
+        check_age(engine)
