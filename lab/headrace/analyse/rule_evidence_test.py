@@ -24,7 +24,7 @@ from headrace.record.convergence import RouteChange
 from headrace.record.figures import ApplicationFigures
 from headrace.record.rows import Result
 from headrace.record.sampled import Sampled, SampledLayer, SamplingCost, SamplingEpoch
-from headrace.record.testdata import make_bundle
+from headrace.record.testdata import environment, make_bundle
 from headrace.record.verdict import Audit
 from headrace.report.html import render
 from headrace.report.measured import document
@@ -72,6 +72,8 @@ def study(tmp_path: Path) -> Path:
     """Two deployments, a trial each; in the second a container's thread is full."""
     path = tmp_path / "b"
     with BundleWriter(path) as writer:
+        writer.spec("name: study\nchain: []\n", {})
+        writer.environment(environment())
         for number, ns in ((1, 2e8), (2, 9.9e8)):
             folder = f"00{number}"
             fields: dict[str, Any] = {

@@ -103,42 +103,47 @@ def _show(
         stdout(soft_wrap=True).print(f"Not told apart: {note}", markup=False)
 
 
+Ports = Annotated[
+    int | None,
+    typer.Option("--ports", min=1, max=PORTS_MAX, help="NIC ports in use.", show_default="1"),
+]
+
+Vfs = Annotated[
+    int | None,
+    typer.Option(
+        "--vfs", min=1, max=NIC_VFS_MAX, help="Virtual functions per port.", show_default="63"
+    ),
+]
+
+Lcores = Annotated[
+    int | None,
+    typer.Option(
+        "--lcores",
+        min=1,
+        max=LCORES_MAX,
+        help="Lcores, evenly over the sockets.",
+        show_default="this machine's",
+    ),
+]
+
+Sockets = Annotated[
+    int | None,
+    typer.Option("--sockets", min=1, max=SOCKETS_MAX, help="CPU sockets.", show_default="1"),
+]
+
+PortSocket = Annotated[
+    list[int] | None,
+    typer.Option("--port-socket", min=0, max=SOCKETS_MAX - 1, help="Socket of each port, in turn."),
+]
+
+
 @app.command("capacity")
 def show_capacity(
-    ports: Annotated[
-        int | None,
-        typer.Option("--ports", min=1, max=PORTS_MAX, help="NIC ports in use.", show_default="1"),
-    ] = None,
-    vfs: Annotated[
-        int | None,
-        typer.Option(
-            "--vfs",
-            min=1,
-            max=NIC_VFS_MAX,
-            help="Virtual functions per port.",
-            show_default="63",
-        ),
-    ] = None,
-    lcores: Annotated[
-        int | None,
-        typer.Option(
-            "--lcores",
-            min=1,
-            max=LCORES_MAX,
-            help="Lcores, evenly over the sockets.",
-            show_default="this machine's",
-        ),
-    ] = None,
-    sockets: Annotated[
-        int | None,
-        typer.Option("--sockets", min=1, max=SOCKETS_MAX, help="CPU sockets.", show_default="1"),
-    ] = None,
-    port_socket: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--port-socket", min=0, max=SOCKETS_MAX - 1, help="Socket of each port, in turn."
-        ),
-    ] = None,
+    ports: Ports = None,
+    vfs: Vfs = None,
+    lcores: Lcores = None,
+    sockets: Sockets = None,
+    port_socket: PortSocket = None,
     here: Annotated[
         bool, typer.Option("--here", help="This server, as `headrace server detect` finds it.")
     ] = False,

@@ -110,7 +110,7 @@ class Document:
         return bad_value(f"{place}: {where}" if where else place, problem=problem, **value)
 
     def _own(self, path: tuple[PathKey, ...]) -> tuple[Document, tuple[PathKey, ...]]:
-        """Of a folder: the file in which a path is written, and the path there."""
+        """Finds, of a folder, the file in which a path is written, and the path there."""
         kind, name = ("groups", self.group) if self.group is not None else (*path, "", "")[:2]
         own = self.parts.get((str(kind), str(name)))
         if own is None or kind != "groups":
