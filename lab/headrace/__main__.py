@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import NoReturn
 
 from headrace.host import interrupts
+
+TYPE_CHECKING = False  # typing's own is there a hundredth of a second later
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 # Those that measure, and so will wait for these lcores; and with what they do not.
 _MEASURING = frozenset({"run", "plan", "profile", "bench", "hosting", "offload", "tune"})

@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import signal
 import sys
-from types import FrameType
-from typing import NoReturn
+
+TYPE_CHECKING = False  # typing's own takes a hundredth of a second, in which nothing is caught
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import NoReturn
 
 received: list[int] = []  # signals, in order
 told = False  # the user knows what became of what was being done
