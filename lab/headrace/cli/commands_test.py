@@ -152,3 +152,20 @@ def test_an_interrupt_while_a_module_is_loaded(module: str, command: str) -> Non
     )
     done = python(code, command)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "headrace: interrupted\n")
+
+
+def test_an_interrupt_in_a_callback_is_not_lost() -> None:
+    """Python prints what such a function raises, and goes on."""
+    code = (
+        "import os, signal, time, weakref\n"
+        "from headrace import __main__\n"
+        "def command(name):\n"
+        "    one = {1}\n"
+        "    kept = weakref.ref(one, lambda _: os.kill(os.getpid(), signal.SIGINT))\n"
+        "    del one\n"
+        "    time.sleep(60)\n"
+        "__main__.notice = command\n"
+        "__main__.main()\n"
+    )
+    done = python(code, "--version")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "headrace: interrupted\n")

@@ -9,8 +9,11 @@ SIGKILL, and `headrace clean`.
 
 from __future__ import annotations
 
+import _thread
+import os
 import signal
 import sys
+import time
 
 TYPE_CHECKING = False  # typing's own takes a hundredth of a second, in which nothing is caught
 if TYPE_CHECKING:
@@ -21,6 +24,8 @@ received: list[int] = []  # signals, in order
 told = False  # the user knows what became of what was being done
 _raised = False
 _holders = 0
+_SOON_S = 0.01  # in which a callback of Python's is over
+_hook = sys.unraisablehook
 
 
 def catch() -> None:
@@ -28,6 +33,7 @@ def catch() -> None:
     signal.signal(signal.SIGTERM, _interrupt)
     # A shell that starts a job in the background has it ignore SIGINT; a script still wants it.
     signal.signal(signal.SIGINT, _interrupt)
+    sys.unraisablehook = _lost
 
 
 def ignore() -> None:
@@ -47,6 +53,22 @@ def leave() -> NoReturn:
 def _interrupt(number: int, frame: FrameType | None) -> None:
     received.append(number)
     _raise_first()
+
+
+def _lost(told: sys.UnraisableHookArgs) -> None:
+    """Has it raised again where it came in a callback, as that of an import's lock, which nothing
+    can leave: it would be printed, and as the first one be the last."""
+    global _raised
+    if told.exc_type is not KeyboardInterrupt or not received:
+        _hook(told)
+        return
+    _raised = False
+    _thread.start_new_thread(_again, ())
+
+
+def _again() -> None:
+    time.sleep(_SOON_S)
+    os.kill(os.getpid(), received[0])
 
 
 def pending() -> bool:
