@@ -103,8 +103,7 @@ struct link_ops {
 
 	/* Control thread. */
 	json_t *(*stats)(struct link *l);
-	/* Capabilities (1 << CAP_...) that `fini` needs in it; NULL: none (core/rights/rights.h).
-	 */
+	/* Capabilities (1 << CAP_...) that `fini` needs in it; NULL: none (core/rights/rights.h). */
 	uint64_t (*keeps)(const struct link *l);
 
 	/* Its part in trials (trial.h); NULL: none. */
@@ -117,7 +116,4 @@ const struct link_ops *link_find(const char *name);
 const struct link_ops *link_at(unsigned int i);
 
 #define LINK_REGISTER(ops)                                                                         \
-	__attribute__((constructor)) static void link_register_##ops(void)                         \
-	{                                                                                          \
-		link_register(&ops);                                                               \
-	}
+	__attribute__((constructor)) static void link_register_##ops(void) { link_register(&ops); }

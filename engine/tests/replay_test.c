@@ -18,6 +18,7 @@
 #include <rte_mbuf.h>
 
 #include "core/nf.h"
+#include "link_stats.h"
 #include "test_eal.h"
 
 #define PACKETS 6 /* of one digest: what makes it is the same in all */
@@ -119,16 +120,6 @@ static void came(struct way *w, struct rte_mbuf *m)
 	assert_int_equal(w->sink.ops->tx(&w->to, 0, &m, 1), 1);
 }
 
-static int64_t count_of(struct way *w, const char *outer, const char *key)
-{
-	json_t *stats = w->sink.ops->stats(&w->sink);
-	json_t *o = outer ? json_object_get(stats, outer) : stats;
-	int64_t value = json_integer_value(json_object_get(o, key));
-
-	json_decref(stats);
-	return value;
-}
-
 /* Each way has what it was sent, and the times of what was under way by itself there. */
 static void test_both_ways(void **state)
 {
@@ -148,13 +139,13 @@ static void test_both_ways(void **state)
 			came(&ways[0], there);
 		}
 		for (unsigned int i = 0; i < 2; i++) {
-			assert_int_equal(count_of(&ways[i], NULL, "matched"), ROUNDS * PACKETS);
-			assert_int_equal(count_of(&ways[i], NULL, "duplicated"), 0);
-			assert_int_equal(count_of(&ways[i], NULL, "ambiguous"), 0);
-			assert_int_equal(count_of(&ways[i], "own", "packets"), ROUNDS * PACKETS);
-			assert_int_equal(count_of(&ways[i], "latency", "count"), ROUNDS * PACKETS);
+			assert_int_equal(link_count(&ways[i].sink, NULL, "matched"), ROUNDS * PACKETS);
+			assert_int_equal(link_count(&ways[i].sink, NULL, "duplicated"), 0);
+			assert_int_equal(link_count(&ways[i].sink, NULL, "ambiguous"), 0);
+			assert_int_equal(link_count(&ways[i].sink, "own", "packets"), ROUNDS * PACKETS);
+			assert_int_equal(link_count(&ways[i].sink, "latency", "count"), ROUNDS * PACKETS);
 		}
-		assert_true(count_of(&ways[0], "latency", "max_ns") >= WAIT_US * 1000);
+		assert_true(link_count(&ways[0].sink, "latency", "max_ns") >= WAIT_US * 1000);
 	}
 	ways_close(ways);
 }
@@ -175,8 +166,8 @@ static void test_a_duplicate_one_way(void **state)
 		came(&ways[0], sent(&ways[0]));
 	copy = sent(&ways[1]);
 	came(&ways[0], copy);
-	assert_int_equal(count_of(&ways[0], NULL, "duplicated"), 1);
-	assert_int_equal(count_of(&ways[0], "own", "packets"), PACKETS);
+	assert_int_equal(link_count(&ways[0].sink, NULL, "duplicated"), 1);
+	assert_int_equal(link_count(&ways[0].sink, "own", "packets"), PACKETS);
 	ways_close(ways);
 }
 
@@ -195,14 +186,14 @@ static void test_unnamed(void **state)
 		for (unsigned int k = 0; k < 2; k++)
 			came(&ways[1 - k], sent(&ways[k]));
 	for (unsigned int k = 0; k < 2; k++) {
-		assert_int_equal(count_of(&ways[k], NULL, "duplicated"), 0);
-		assert_int_equal(count_of(&ways[k], NULL, "ambiguous"), ROUNDS);
-		assert_int_equal(count_of(&ways[k], "latency", "count"), 0);
+		assert_int_equal(link_count(&ways[k].sink, NULL, "duplicated"), 0);
+		assert_int_equal(link_count(&ways[k].sink, NULL, "ambiguous"), ROUNDS);
+		assert_int_equal(link_count(&ways[k].sink, "latency", "count"), 0);
 	}
 	again = sent(&ways[0]);
 	came(&ways[0], rte_pktmbuf_copy(again, pool, 0, UINT32_MAX));
 	came(&ways[0], again);
-	assert_int_equal(count_of(&ways[0], NULL, "duplicated"), 1);
+	assert_int_equal(link_count(&ways[0].sink, NULL, "duplicated"), 1);
 	ways_close(ways);
 }
 

@@ -17,6 +17,7 @@
 #include <rte_mbuf.h>
 
 #include "core/ends.h"
+#include "link_stats.h"
 #include "test_eal.h"
 #include "link/stamp.h"
 
@@ -82,16 +83,6 @@ static void give(struct rig *r, struct rte_mbuf *m)
 	assert_int_equal(r->link.ops->tx(&r->q, 0, &m, 1), 1);
 }
 
-static int64_t count_of(struct rig *r, const char *outer, const char *key)
-{
-	json_t *stats = r->link.ops->stats(&r->link);
-	json_t *o = outer ? json_object_get(stats, outer) : stats;
-	int64_t value = json_integer_value(json_object_get(o, key));
-
-	json_decref(stats);
-	return value;
-}
-
 struct model {
 	bool came[FLOWS][NUMBERS];
 	uint32_t highest[FLOWS]; /* one above */
@@ -151,12 +142,12 @@ static void run(unsigned int lost_of_256, uint32_t reach)
 		give(&r, packet(flow, number, FRAME));
 	}
 	assert_true(m->duplicated > 1000 && m->reordered >= (lost_of_256 ? 100 : 0));
-	assert_int_equal(count_of(&r, NULL, "duplicated"), m->duplicated);
-	assert_int_equal(count_of(&r, NULL, "reordered"), m->reordered);
-	assert_int_equal(count_of(&r, NULL, "lost"), model_lost(m));
-	assert_int_equal(count_of(&r, NULL, "undecided"), 0);
-	assert_int_equal(count_of(&r, "own", "packets"), m->unique);
-	assert_int_equal(count_of(&r, "own", "bytes"), m->unique * FRAME);
+	assert_int_equal(link_count(&r.link, NULL, "duplicated"), m->duplicated);
+	assert_int_equal(link_count(&r.link, NULL, "reordered"), m->reordered);
+	assert_int_equal(link_count(&r.link, NULL, "lost"), model_lost(m));
+	assert_int_equal(link_count(&r.link, NULL, "undecided"), 0);
+	assert_int_equal(link_count(&r.link, "own", "packets"), m->unique);
+	assert_int_equal(link_count(&r.link, "own", "bytes"), m->unique * FRAME);
 	rig_close(&r);
 	free(m);
 }
@@ -182,16 +173,16 @@ static void test_full_memory_is_said(void **state)
 	rig_open(&r, 1, "{\"missing_mb\": 1}");
 	for (uint32_t i = 0; i < lost; i++)
 		give(&r, packet(0, i * apart + 1, FRAME));
-	assert_int_equal(count_of(&r, NULL, "undecided"), 0);
+	assert_int_equal(link_count(&r.link, NULL, "undecided"), 0);
 	/* Early numbers are still known: one is late, one comes twice. */
 	give(&r, packet(0, 0, FRAME));
 	give(&r, packet(0, 1, FRAME));
-	assert_int_equal(count_of(&r, NULL, "reordered"), 1);
+	assert_int_equal(link_count(&r.link, NULL, "reordered"), 1);
 	/* Of the last ones nothing is known: neither counts. */
 	give(&r, packet(0, (lost - 10) * apart, FRAME));
-	assert_int_equal(count_of(&r, NULL, "reordered"), 1);
-	assert_true(count_of(&r, NULL, "undecided") >= 1);
-	assert_int_equal(count_of(&r, "own", "packets"), lost + 1);
+	assert_int_equal(link_count(&r.link, NULL, "reordered"), 1);
+	assert_true(link_count(&r.link, NULL, "undecided") >= 1);
+	assert_int_equal(link_count(&r.link, "own", "packets"), lost + 1);
 	rig_close(&r);
 }
 
@@ -211,10 +202,10 @@ static void test_what_functions_made_is_apart(void **state)
 	copy->ol_flags |= PKT_CREATED;
 	give(&r, copy);
 	give(&r, packet(0, 8, 64));
-	assert_int_equal(count_of(&r, NULL, "received"), 10);
-	assert_int_equal(count_of(&r, NULL, "created"), 1);
-	assert_int_equal(count_of(&r, NULL, "duplicated"), 0);
-	assert_int_equal(count_of(&r, "own", "packets"), 9);
+	assert_int_equal(link_count(&r.link, NULL, "received"), 10);
+	assert_int_equal(link_count(&r.link, NULL, "created"), 1);
+	assert_int_equal(link_count(&r.link, NULL, "duplicated"), 0);
+	assert_int_equal(link_count(&r.link, "own", "packets"), 9);
 	stats = r.link.ops->stats(&r.link);
 	sizes = json_object_get(json_object_get(stats, "own"), "sizes");
 	assert_int_equal(json_integer_value(json_object_get(sizes, "64")), 2);

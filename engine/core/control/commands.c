@@ -56,8 +56,8 @@ static int cmd_set(struct engine *e, const json_t *req, json_t **reply, struct e
 	if (rc)
 		return rc;
 	if (!l->ops->sends)
-		return err_set(err, EINVAL, "link", "\"%s\" is a %s, which makes no packets",
-			       l->name, l->ops->name);
+		return err_set(err, EINVAL, "link", "\"%s\" is a %s, which makes no packets", l->name,
+			       l->ops->name);
 	if (!json_is_number(rate) || json_number_value(rate) <= 0)
 		return err_set(err, EINVAL, "rate_pps", "must be a number above 0");
 	l->ops->sends->set_rate(l, json_number_value(rate));
@@ -101,8 +101,8 @@ static int cmd_flows(struct engine *e, const json_t *req, json_t **reply, struct
 	if (rc)
 		return rc;
 	if (!l->ops->measures)
-		return err_set(err, EINVAL, "link", "\"%s\" is a %s, which measures nothing",
-			       l->name, l->ops->name);
+		return err_set(err, EINVAL, "link", "\"%s\" is a %s, which measures nothing", l->name,
+			       l->ops->name);
 	if (top && (!json_is_integer(top) || json_integer_value(top) < 1))
 		return err_set(err, EINVAL, "top", "must be a whole number above 0");
 	*reply = json_pack("{s:b, s:o}", "ok", 1, "flows",
@@ -187,19 +187,11 @@ static const struct {
 	const char *name;
 	command_fn fn;
 } commands[] = {
-	{"info", cmd_info},
-	{"start", cmd_start},
-	{"stop", cmd_stop},
-	{"set", cmd_set},
-	{"read", cmd_read},
-	{"flows", cmd_flows},
-	{"update", cmd_update},
-	{"plan", cmd_plan},
-	{"locate", cmd_locate},
-	{"prometheus", cmd_prometheus},
-	{"slices", cmd_slices},
-	{"move", elastic_cmd_move},
-	{"buckets", elastic_cmd_buckets},
+	{"info", cmd_info},	{"start", cmd_start}, {"stop", cmd_stop},
+	{"set", cmd_set},	{"read", cmd_read},   {"flows", cmd_flows},
+	{"update", cmd_update}, {"plan", cmd_plan},   {"locate", cmd_locate},
+	{"prometheus", cmd_prometheus}, {"slices", cmd_slices},
+	{"move", elastic_cmd_move}, {"buckets", elastic_cmd_buckets},
 };
 
 int command_run(struct engine *e, const json_t *req, json_t **reply, bool *quit, struct err *err)

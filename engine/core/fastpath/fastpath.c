@@ -16,9 +16,8 @@ struct batch {
 	unsigned int n; /* of the burst's packets that may be taken: those in front of a fragment */
 };
 
-static __rte_always_inline void make_key(const struct fastpath *fp, struct batch *batch,
-					 unsigned int i, const struct rte_mbuf *m, uint64_t zone,
-					 enum fast_family family)
+static __rte_always_inline void make_key(const struct fastpath *fp, struct batch *batch, unsigned int i,
+					 const struct rte_mbuf *m, uint64_t zone, enum fast_family family)
 {
 	const uint8_t *home;
 	uint32_t hash;
@@ -84,8 +83,8 @@ static inline void take(struct fastpath *fp, struct fast_hits *hits, struct rte_
 }
 
 /*
- * A firewall's record is of both ways: what opens or ends a connection is not overtaken by what
- * goes the other way and came behind it, either.
+ * A firewall's record is of both ways: what opens or ends a connection is not overtaken by what goes the
+ * other way and came behind it, either.
  */
 static void forget_swapped(const struct fastpath *fp, const uint64_t *key, enum fast_family family)
 {
@@ -119,9 +118,9 @@ static __rte_noinline bool to_be_noted(const struct fastpath *fp, struct fast_en
 }
 
 /* The packet of a known flow is rewritten and taken; any other goes the plain way. */
-static __rte_always_inline bool serve(struct fastpath *fp, struct fast_hits *hits,
-				      struct rte_mbuf *m, const uint64_t *key, uint32_t hash,
-				      uint32_t now, bool *note, enum fast_family family)
+static __rte_always_inline bool serve(struct fastpath *fp, struct fast_hits *hits, struct rte_mbuf *m,
+				      const uint64_t *key, uint32_t hash, uint32_t now, bool *note,
+				      enum fast_family family)
 {
 	size_t index;
 	struct fast_entry *e = fast_find(fp, key, hash, family, &index);
@@ -241,8 +240,7 @@ static inline void check_changes(struct replica *r)
 	}
 }
 
-/* Flows that come once, that are too many, or that some function must see, cost and gain nothing.
- */
+/* Flows that come once, that are too many, or that some function must see, cost and gain nothing. */
 static void judge(struct fastpath *fp)
 {
 	fp->aside = fp->lost > 2 * fp->gained;
@@ -298,11 +296,9 @@ void fastpath_take(struct replica *r, struct burst *b, unsigned int node, struct
 		bool known = false, note = false;
 
 		if (likely(batch.family[i] == FAST_IPV4))
-			known = serve(fp, hits, m, batch.key[i], batch.hash[i], now, &note,
-				      FAST_IPV4);
+			known = serve(fp, hits, m, batch.key[i], batch.hash[i], now, &note, FAST_IPV4);
 		else if (batch.family[i] == FAST_IPV6)
-			known = serve(fp, hits, m, batch.key[i], batch.hash[i], now, &note,
-				      FAST_IPV6);
+			known = serve(fp, hits, m, batch.key[i], batch.hash[i], now, &note, FAST_IPV6);
 		if (likely(known))
 			continue;
 		if (note)

@@ -21,28 +21,27 @@
  * One per replica, used by its lcore only; counters are read by others as they are.
  */
 
-#define FAST_STEPS_MAX 16 /* functions of one run */
-#define FAST_FLOWS_MAX 4  /* of them with state of their own for the flow */
+#define FAST_STEPS_MAX 16   /* functions of one run */
+#define FAST_FLOWS_MAX 4    /* of them with state of their own for the flow */
 #define FAST_PATHS_MAX 1024
 #define FAST_WATCHED_MAX 64 /* flow tables of all functions */
 #define FAST_WAYS 4
-#define FAST_REFRESH 64 /* flow_now units, some 30 ms: flows may live that much longer */
-#define FAST_DECLINED 0 /* the path of flows that some function must see */
-#define FAST_HEADERS 58 /* bytes: Ethernet, IPv6 and ports, which is more than with IPv4 */
+#define FAST_REFRESH 64     /* flow_now units, some 30 ms: flows may live that much longer */
+#define FAST_DECLINED 0     /* the path of flows that some function must see */
+#define FAST_HEADERS 58     /* bytes: Ethernet, IPv6 and ports, which is more than with IPv4 */
 
 /* What a run did, as far as it is the same for many flows. A hit needs the first line only. */
 struct fast_path {
 	_Alignas(64) uint32_t packets; /* not yet counted at the steps */
 	struct target to;
 	_Alignas(8) uint8_t macs[12];
-	uint8_t sets;       /* enum nf_flow_sets */
-	uint8_t ttl;        /* taken off */
-	uint8_t ttl_needed; /* more than that; the function that drops might have looked at it first
-			     */
+	uint8_t sets;    /* enum nf_flow_sets */
+	uint8_t ttl;     /* taken off */
+	uint8_t ttl_needed; /* more than that; the function that drops might have looked at it first */
 	uint8_t n_accounts;
 	uint8_t n_steps;
 	uint8_t direction;
-	bool ends; /* dropped by the last step */
+	bool ends;       /* dropped by the last step */
 	struct fast_account {
 		uint16_t node;
 		uint16_t flow; /* which of the entry's flows is this function's */
@@ -58,19 +57,18 @@ static_assert(offsetof(struct fast_path, epochs) <= 64, "a hit reads one line of
 
 /* Of one flow in one direction: is it still as it was, and where does it go. */
 struct fast_flow {
-	uint32_t version; /* of the cache, when it was last seen to hold; 0: free */
+	uint32_t version;    /* of the cache, when it was last seen to hold; 0: free */
 	uint32_t refresh_at;
 	uint16_t path;
-	uint16_t l4_delta; /* 0: neither addresses nor ports change */
-	uint32_t epochs;   /* sum over `flow`; each only grows, so equal means none changed */
+	uint16_t l4_delta;   /* 0: neither addresses nor ports change */
+	uint32_t epochs;     /* sum over `flow`; each only grows, so equal means none changed */
 	uint32_t flow[FAST_FLOWS_MAX];
 };
 
 /* A place of the cache: this, the key, and what is written into the packet. */
 struct fast_entry {
 	struct fast_flow flow;
-	uint64_t
-		key[]; /* as struct flow_key4 or 6; zone: the run's first node, and the direction */
+	uint64_t key[]; /* as struct flow_key4 or 6; zone: the run's first node, and the direction */
 };
 
 /* As they leave. */
@@ -89,11 +87,9 @@ struct fast_rewrite6 {
 #define FAST_ENTRY4_BYTES 64
 #define FAST_ENTRY6_BYTES 128
 static_assert(sizeof(struct fast_flow) + 8 * FAST_KEY4_WORDS + sizeof(struct fast_rewrite4) ==
-		      FAST_ENTRY4_BYTES,
-	      "a hit reads one line of the cache");
+		      FAST_ENTRY4_BYTES, "a hit reads one line of the cache");
 static_assert(sizeof(struct fast_flow) + 8 * FAST_KEY6_WORDS + sizeof(struct fast_rewrite6) ==
-		      FAST_ENTRY6_BYTES,
-	      "IPv6: two lines");
+		      FAST_ENTRY6_BYTES, "IPv6: two lines");
 
 /* Beside each entry, for the refreshing of what it stands for. */
 struct fast_timers {
@@ -109,7 +105,7 @@ struct fast_table {
 struct fast_stats {
 	uint64_t hits, misses; /* misses: packets that went the plain way */
 	uint64_t recorded, declined, evicted;
-	uint64_t flushes;                /* whole cache void: some table changed */
+	uint64_t flushes;      /* whole cache void: some table changed */
 	uint64_t cycles, cycles_packets; /* of the sampled polls */
 };
 
@@ -169,15 +165,13 @@ struct fastpath {
 	struct fast_path *paths;
 	uint32_t set_mask, seed, victim;
 	/*
-	 * `version` grows when some table or some flow of a function changed: what holds for it,
-	 * holds. What was last seen to hold before `valid_from` is void, what is between is looked
-	 * at again.
+	 * `version` grows when some table or some flow of a function changed: what holds for it, holds.
+	 * What was last seen to hold before `valid_from` is void, what is between is looked at again.
 	 */
 	uint32_t version, valid_from;
 	unsigned int n_paths, n_touched;
 	uint16_t touched[FAST_PATHS_MAX];
-	/* Sum of what each function's tables have seen of changes, and of its flows' epochs: they
-	 * grow. */
+	/* Sum of what each function's tables have seen of changes, and of its flows' epochs: they grow. */
 	unsigned int n_changes, n_watched;
 	const _Atomic uint64_t **changes;
 	const struct flow_epochs *watched[FAST_WATCHED_MAX];
@@ -209,8 +203,7 @@ struct fast_hits {
 
 struct replica;
 
-/* From the plan's nodes: which are able, and where runs begin. Nothing when no two are neighbours.
- */
+/* From the plan's nodes: which are able, and where runs begin. Nothing when no two are neighbours. */
 int fastpath_open(struct replica *r, const struct plan_segment *s, struct err *err);
 void fastpath_close(struct fastpath *fp);
 

@@ -17,8 +17,7 @@ static void mark_nodes(struct replica *r, const struct plan_segment *s, int d)
 		for (unsigned int e = 0; e < s->nodes[i].n_edges; e++) {
 			const struct target *t = &s->nodes[i].next[d][e];
 
-			if (t->kind != TO_NODE || !r->nodes[i].fast_able ||
-			    !r->nodes[t->index].fast_able)
+			if (t->kind != TO_NODE || !r->nodes[i].fast_able || !r->nodes[t->index].fast_able)
 				continue;
 			goes_on[i] = true;
 			from_able[t->index] = true;
@@ -73,10 +72,9 @@ int fastpath_open(struct replica *r, const struct plan_segment *s, struct err *e
 		return 0;
 	fp = r->fast = hot(sizeof(*fp));
 	if (!fp || allocate(fp, entries, s->n_nodes))
-		return err_set(
-			err, ENOMEM, s->name,
-			"no memory for a fast path of %u flows: give the engine more memory_mb",
-			entries);
+		return err_set(err, ENOMEM, s->name,
+			       "no memory for a fast path of %u flows: give the engine more memory_mb",
+			       entries);
 	fp->set_mask = entries / FAST_WAYS - 1;
 	fp->version = fp->valid_from = 1;
 	fp->n_paths = 1;

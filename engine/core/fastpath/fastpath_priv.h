@@ -13,20 +13,18 @@ static __rte_always_inline size_t fast_entry_bytes(enum fast_family family)
 	return family == FAST_IPV4 ? FAST_ENTRY4_BYTES : FAST_ENTRY6_BYTES;
 }
 
-static __rte_always_inline size_t fast_index(const struct fastpath *fp, uint32_t hash,
-					     unsigned int way)
+static __rte_always_inline size_t fast_index(const struct fastpath *fp, uint32_t hash, unsigned int way)
 {
 	return (size_t)(hash & fp->set_mask) * FAST_WAYS + way % FAST_WAYS;
 }
 
-static __rte_always_inline struct fast_entry *fast_at(const struct fastpath *fp,
-						      enum fast_family family, size_t index)
+static __rte_always_inline struct fast_entry *fast_at(const struct fastpath *fp, enum fast_family family,
+						      size_t index)
 {
 	return (struct fast_entry *)(fp->tables[family].entries + index * fast_entry_bytes(family));
 }
 
-/* Where in its set a key is looked for first: spread over the ways, so that mostly one line is
- * read. */
+/* Where in its set a key is looked for first: spread over the ways, so that mostly one line is read. */
 static inline unsigned int fast_home(uint32_t hash)
 {
 	return hash >> 30;
@@ -48,8 +46,7 @@ static __rte_always_inline uint32_t fast_hash(const struct fastpath *fp, const u
 	uint32_t h = rte_hash_crc_8byte(key[1], rte_hash_crc_8byte(key[0], fp->seed));
 
 	if (family == FAST_IPV6)
-		h = rte_hash_crc_8byte(key[4],
-				       rte_hash_crc_8byte(key[3], rte_hash_crc_8byte(key[2], h)));
+		h = rte_hash_crc_8byte(key[4], rte_hash_crc_8byte(key[3], rte_hash_crc_8byte(key[2], h)));
 	return h;
 }
 

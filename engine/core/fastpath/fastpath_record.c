@@ -46,8 +46,7 @@ static const struct layout layouts[FAST_FAMILIES] = {
 };
 
 /* Headers may differ in MACs, TTL, addresses, ports and checksums only. */
-static bool only_known_fields(const struct fast_record *rec, const struct layout *l,
-			      const uint8_t *now)
+static bool only_known_fields(const struct fast_record *rec, const struct layout *l, const uint8_t *now)
 {
 	const uint8_t *old = rec->before;
 	bool dst = memcmp(old, now, 6), src = memcmp(old + 6, now + 6, 6);
@@ -57,8 +56,7 @@ static bool only_known_fields(const struct fast_record *rec, const struct layout
 	       old[l->proto] == now[l->proto] && now[l->ttl] <= old[l->ttl];
 }
 
-static bool same_length(const struct fast_record *rec, const struct layout *l,
-			const struct rte_mbuf *m)
+static bool same_length(const struct fast_record *rec, const struct layout *l, const struct rte_mbuf *m)
 {
 	uint32_t l3_bytes = rec->family == FAST_IPV4 ? FAST_L3_BYTES : FAST_L3_BYTES6;
 	uint16_t length;
@@ -78,8 +76,7 @@ static int path_number(struct fastpath *fp, const struct fast_path *p)
 			return (int)i;
 	if (fp->n_paths == FAST_PATHS_MAX)
 		return -1;
-	memcpy(&fp->paths[fp->n_paths], p,
-	       sizeof(*p)); /* with what is between its members: all zero */
+	memcpy(&fp->paths[fp->n_paths], p, sizeof(*p)); /* with what is between its members: all zero */
 	return (int)fp->n_paths++;
 }
 
@@ -125,8 +122,8 @@ static struct fast_entry *put(struct fastpath *fp, const struct fast_record *rec
 		return NULL;
 	e = fast_at(fp, rec->family, at);
 	memset(e, 0, fast_entry_bytes(rec->family));
-	e->flow = (struct fast_flow){
-		.version = fp->version, .refresh_at = now, .epochs = rec->epoch_sum, .path = path};
+	e->flow = (struct fast_flow){.version = fp->version, .refresh_at = now,
+				     .epochs = rec->epoch_sum, .path = path};
 	memcpy(e->flow.flow, rec->flow, rec->n_flows * sizeof(rec->flow[0]));
 	memcpy(e->key, rec->key, fast_words(rec->family) * sizeof(rec->key[0]));
 	fp->tables[rec->family].timers[at] = rec->timers;
@@ -190,8 +187,8 @@ static void fill_path(struct fast_path *p, const struct fast_record *rec, const 
 }
 
 /* The sums are what all the functions' checksum updates come to (RFC 1624). */
-static void fill_rewrite(struct fast_entry *e, const struct fast_record *rec,
-			 const struct layout *l, const uint8_t *now)
+static void fill_rewrite(struct fast_entry *e, const struct fast_record *rec, const struct layout *l,
+			 const uint8_t *now)
 {
 	const uint8_t *old = rec->before;
 	bool moved = memcmp(old + l->addrs, now + l->addrs, l->addr_bytes + 4);
@@ -251,8 +248,8 @@ static bool add_flow(struct fastpath *fp, struct fast_record *rec, unsigned int 
 	if (rec->n_flows == FAST_FLOWS_MAX || !watch(fp, a->epochs))
 		return false;
 	if (a->account)
-		rec->accounts[rec->n_accounts++] = (struct fast_account){.node = (uint16_t)node,
-									 .flow = rec->n_flows};
+		rec->accounts[rec->n_accounts++] =
+			(struct fast_account){.node = (uint16_t)node, .flow = rec->n_flows};
 	rec->epochs[rec->n_flows] = a->epochs;
 	rec->flow[rec->n_flows] = a->flow;
 	rec->epoch_sum += a->epochs->of[a->flow];
@@ -262,20 +259,20 @@ static bool add_flow(struct fastpath *fp, struct fast_record *rec, unsigned int 
 }
 
 /* One function's word on one packet; false: it cannot be spared. */
-static bool add_step(struct fastpath *fp, struct fast_record *rec, struct node *node,
-		     unsigned int index, uint8_t verdict)
+static bool add_step(struct fastpath *fp, struct fast_record *rec, struct node *node, unsigned int index,
+		     uint8_t verdict)
 {
 	const struct nf_ops *ops = node->worker->nf->ops;
 	struct nf_flow_action a = {0};
 
 	if (verdict >= node->n_edges && !(verdict >= NF_DROP(0) && verdict < NF_DROP(NF_DROPS_MAX)))
 		return false;
-	if (rec->n_steps == FAST_STEPS_MAX ||
-	    !ops->flow_action(node->worker, &rec->at, verdict, &a) || !add_flow(fp, rec, index, &a))
+	if (rec->n_steps == FAST_STEPS_MAX || !ops->flow_action(node->worker, &rec->at, verdict, &a) ||
+	    !add_flow(fp, rec, index, &a))
 		return false;
 	rec->sets |= a.sets;
-	rec->steps[rec->n_steps++] = (struct fast_step){
-		.node = (uint16_t)index, .verdict = verdict, .counters = a.counters};
+	rec->steps[rec->n_steps++] =
+		(struct fast_step){.node = (uint16_t)index, .verdict = verdict, .counters = a.counters};
 	return true;
 }
 

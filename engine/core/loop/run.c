@@ -65,7 +65,7 @@ static __rte_noinline void locate_again(struct replica *r, struct node *node)
 
 /* Drops of the fast path are counted here, and not with a path's packets: by whose they are. */
 static void end_fast(struct replica *r, const struct fast_hits *hits, unsigned int from,
-		     unsigned int to)
+				    unsigned int to)
 {
 	for (unsigned int i = from; i < to; i++) {
 		const struct fast_path *p = &r->fast->paths[hits->path[i]];

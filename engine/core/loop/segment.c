@@ -10,18 +10,16 @@
 
 #define PREFETCH_AHEAD 6
 #define TICK_HZ 1000
-#define LOCATE_AGAIN                                                                               \
-	4096 /* packets after which one that locates none looks whether it shall again */
+#define LOCATE_AGAIN 4096 /* packets after which one that locates none looks whether it shall again */
 
 static inline void classify_burst(struct rte_mbuf **pkts, uint16_t n, bool all)
 {
 	uint16_t i;
 
 	/*
-	 * The mbufs of all, as they may come from another core one after the other otherwise: where
-	 * the data is has to be read from them. To be written: a line that is only read first is
-	 * fetched twice. With each, what its first header line is if nothing was put before it or
-	 * taken off.
+	 * The mbufs of all, as they may come from another core one after the other otherwise: where the data
+	 * is has to be read from them. To be written: a line that is only read first is fetched twice. With
+	 * each, what its first header line is if nothing was put before it or taken off.
 	 */
 	for (i = 0; i < n; i++) {
 		__builtin_prefetch(pkts[i], 1);
@@ -41,12 +39,10 @@ static inline void classify_burst(struct rte_mbuf **pkts, uint16_t n, bool all)
 static __rte_noinline void locate_packet(struct replica *r, struct inlet *in,
 					 struct rte_mbuf **pkts, uint16_t n)
 {
-	uint32_t drawn,
-		every = (uint32_t)atomic_load_explicit(r->locate_every, memory_order_relaxed);
+	uint32_t drawn, every = (uint32_t)atomic_load_explicit(r->locate_every, memory_order_relaxed);
 	uint16_t at;
 
-	/* A segment without functions is the tester's: where packets are for it is nobody's
-	 * question. */
+	/* A segment without functions is the tester's: where packets are for it is nobody's question. */
 	if (!every || !r->n_nodes) {
 		r->locate_left = LOCATE_AGAIN;
 		return;
@@ -62,8 +58,7 @@ static __rte_noinline void locate_packet(struct replica *r, struct inlet *in,
 	located_note(in->located, r->locate, located_time(pkts[at], r->locate_offset));
 }
 
-/* No room for another burst: packets that `wait` outlets hold, or that functions side by side work
- * on. */
+/* No room for another burst: packets that `wait` outlets hold, or that functions side by side work on. */
 static inline bool blocked(const struct replica *r)
 {
 	return r->pending || (unlikely(r->parallel != NULL) && parallel_full(r->parallel));
@@ -78,8 +73,8 @@ static __rte_always_inline uint16_t poll_inlet(struct replica *r, struct inlet *
 	uint16_t n;
 
 	/*
-	 * Packets are received where they will be needed: no copy for the straight way through,
-	 * other than out of an elastic segment, where push takes the bucket off them.
+	 * Packets are received where they will be needed: no copy for the straight way through, other than
+	 * out of an elastic segment, where push takes the bucket off them.
 	 */
 	if (in->to.kind == TO_NODE) {
 		b = &r->nodes[in->to.index].in;
@@ -91,9 +86,9 @@ static __rte_always_inline uint16_t poll_inlet(struct replica *r, struct inlet *
 		pkts = r->nodes[r->n_nodes].in.pkts; /* spare */
 	}
 	/*
-	 * Decided before there are packets: a branch that had to wait for them would let the
-	 * processor run ahead on the usual path, where headers are prefetched. Not in timed polls,
-	 * whose cycles are the functions' own.
+	 * Decided before there are packets: a branch that had to wait for them would let the processor run
+	 * ahead on the usual path, where headers are prefetched. Not in timed polls, whose cycles are the
+	 * functions' own.
 	 */
 	locate = !t && r->locate_left <= 0;
 	n = in->rx(&in->q, pkts, r->burst);
@@ -216,8 +211,7 @@ static __rte_noinline uint32_t poll_holders(struct replica *r, uint64_t *t)
 	return n;
 }
 
-/* What functions side by side are through with goes on behind the last of them; how many packets.
- */
+/* What functions side by side are through with goes on behind the last of them; how many packets. */
 static uint32_t run_joined(struct replica *r, uint64_t *t)
 {
 	struct parallel *p = r->parallel;
@@ -288,18 +282,15 @@ void replica_poll(struct replica *r)
 	if (unlikely(r->pending)) {
 		flush_outlets(r);
 		if (r->pending) {
-			/* There is work, but no room for it: the reader's fault, and no use of this
-			 * core. */
+			/* There is work, but no room for it: the reader's fault, and no use of this core. */
 			busy_turn(&r->busy, r->clock, rte_rdtsc(), 0);
 			return;
 		}
-		/* Where its reader is always behind, a writer has nothing queued at this moment
-		 * alone. */
+		/* Where its reader is always behind, a writer has nothing queued at this moment alone. */
 		if (unlikely(r->steers))
 			elastic_adopt(r);
 	}
-	/* What waits for buckets that move is left of those before, too: who rests takes none
-	 * along. */
+	/* What waits for buckets that move is left of those before, too: who rests takes none along. */
 	if (unlikely(r->elastic != NULL) && !(r->steers && elastic_waits(r)))
 		atomic_store_explicit(&r->turns, r->turns + 1, memory_order_release);
 	if (unlikely(!r->until_timed)) {

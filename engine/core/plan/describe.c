@@ -97,11 +97,10 @@ static json_t *segment_schema(void)
 				 "additionalProperties", 0, "required", "forward", "properties",
 				 "forward", edge_map, "reverse", edge_map);
 
-	json_object_set_new(
-		json_object_get(s, "properties"), "nodes",
-		json_pack("{s:s, s:s, s:o}", "type", "object", "description",
-			  "function -> direction -> edge -> function, link:NAME or drop",
-			  "additionalProperties", node));
+	json_object_set_new(json_object_get(s, "properties"), "nodes",
+			    json_pack("{s:s, s:s, s:o}", "type", "object", "description",
+				      "function -> direction -> edge -> function, link:NAME or drop",
+				      "additionalProperties", node));
 	return s;
 }
 
@@ -116,12 +115,12 @@ static json_t *plan_schema(void)
 		json_array_append_new(nfs, typed(nf_at(i)->name, param_schema(nf_at(i)->params)));
 	return json_pack("{s:s, s:s, s:b, s:[s,s], s:{s:{s:i}, s:o, s:{s:s, s:{s:s}}, s:o, s:o, "
 			 "s:{s:s, s:i, s:o}}}",
-			 "$schema", "https://json-schema.org/draft/2020-12/schema", "type",
-			 "object", "additionalProperties", 0, "required", "links", "segments",
-			 "properties", "version", "const", 1, "engine",
-			 param_schema(plan_engine_params), "functions", "type", "array", "items",
-			 "type", "string", "links", map_of(links), "nfs", map_of(nfs), "segments",
-			 "type", "array", "minItems", 1, "items", segment_schema());
+			 "$schema", "https://json-schema.org/draft/2020-12/schema", "type", "object",
+			 "additionalProperties", 0, "required", "links", "segments", "properties",
+			 "version", "const", 1, "engine", param_schema(plan_engine_params),
+			 "functions", "type", "array", "items", "type", "string", "links",
+			 map_of(links), "nfs", map_of(nfs), "segments", "type", "array", "minItems",
+			 1, "items", segment_schema());
 }
 
 json_t *describe(void)

@@ -55,10 +55,8 @@ static int check(const struct link *l, struct err *err)
 			       "%lu; allowed: 0, or a power of two from 4",
 			       (unsigned long)c->offload);
 	if (l->n_rxq > 1 || l->n_txq > 1)
-		return err_set(err, EINVAL, "",
-			       "%u replicas read and %u write it; allowed: one of each, "
-			       "steer through a ring",
-			       l->n_rxq, l->n_txq);
+		return err_set(err, EINVAL, "", "%u replicas read and %u write it; allowed: one of each, "
+			       "steer through a ring", l->n_rxq, l->n_txq);
 	return 0;
 }
 
@@ -204,14 +202,12 @@ static json_t *shm_stats(struct link *l)
 		json_object_set_new(o, "offload", shm_offload_json(s->offload, ended));
 	if (!s->times.wait_ns)
 		return o;
-	json_object_set_new(o, "wait",
-			    time_json(s->times.wait_ns, s->times.count, s->times.wait,
-				      s->ns_per_cycle));
-	json_object_set_new(o, "off_cpu",
-			    time_json(s->times.off_cpu_ns, s->times.count, s->times.off_cpu,
-				      s->ns_per_cycle));
-	json_object_set_new(o, "stay",
-			    time_json(s->stay_ns, s->stays, s->stay_cycles, s->ns_per_cycle));
+	json_object_set_new(o, "wait", time_json(s->times.wait_ns, s->times.count, s->times.wait,
+						 s->ns_per_cycle));
+	json_object_set_new(o, "off_cpu", time_json(s->times.off_cpu_ns, s->times.count,
+						    s->times.off_cpu, s->ns_per_cycle));
+	json_object_set_new(o, "stay", time_json(s->stay_ns, s->stays, s->stay_cycles,
+						 s->ns_per_cycle));
 	return o;
 }
 

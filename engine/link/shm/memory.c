@@ -14,8 +14,7 @@
 
 #define PAGE_BYTES 4096 /* the smallest that there is */
 
-static pthread_mutex_t closing =
-	PTHREAD_MUTEX_INITIALIZER; /* of mappings that lcores handed back */
+static pthread_mutex_t closing = PTHREAD_MUTEX_INITIALIZER; /* of mappings that lcores handed back */
 
 static size_t packets_size(uint32_t slots, uint32_t stride)
 {
@@ -99,10 +98,10 @@ static int map_create(const struct shm_conf *c, struct shm_map **out, struct err
 
 	if (!m)
 		return err_set(err, ENOMEM, "params.slots", "out of memory");
-	memory = m->fd[SHM_FD_MEMORY] = memfd_create("headrace-shm",
-						     MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	memory = m->fd[SHM_FD_MEMORY] = memfd_create("headrace-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (memory < 0 || ftruncate(memory, (off_t)m->size) ||
-	    fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) || !make_wake_ups(m)) {
+	    fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) ||
+	    !make_wake_ups(m)) {
 		int rc = err_set(err, errno, "params.slots", "no shared memory of %zu bytes: %s",
 				 m->size, strerror(errno));
 
@@ -155,9 +154,8 @@ struct shm_map *shm_map_again(const struct shm_map *m)
 }
 
 /*
- * Pages can be given back (MADV_REMOVE, FALLOC_FL_PUNCH_HOLE) until nobody may map the file for
- * writing any more, which both sides have done by now. Whether all pages are there; swapped ones
- * are counted.
+ * Pages can be given back (MADV_REMOVE, FALLOC_FL_PUNCH_HOLE) until nobody may map the file for writing
+ * any more, which both sides have done by now. Whether all pages are there; swapped ones are counted.
  */
 static bool seal(const struct shm_map *m)
 {
@@ -200,8 +198,8 @@ bool shm_take_in(struct shm_state *s)
 }
 
 /*
- * Packets that the peer has not taken yet, for who asks meanwhile: the lcore may be taking up
- * another mapping, but the one that it had is not closed in between.
+ * Packets that the peer has not taken yet, for who asks meanwhile: the lcore may be taking up another
+ * mapping, but the one that it had is not closed in between.
  */
 uint64_t shm_queue_used(const struct shm_queue *q, unsigned int ring)
 {
@@ -217,8 +215,7 @@ uint64_t shm_queue_used(const struct shm_queue *q, unsigned int ring)
 	return used;
 }
 
-/* Control thread. What the lcore has not taken up yet is replaced; what it handed back is unmapped.
- */
+/* Control thread. What the lcore has not taken up yet is replaced; what it handed back is unmapped. */
 void shm_queue_offer(struct shm_queue *q, struct shm_map *m)
 {
 	pthread_mutex_lock(&closing);

@@ -74,16 +74,6 @@ struct shm_offload {
 	struct ends gone_ends; /* held when the VNF ended */
 };
 
-static inline struct shm_map *shm_map_of(const struct shm_queue *q)
-{
-	return atomic_load_explicit(&q->map, memory_order_relaxed);
-}
-
-static inline uint64_t shm_at(const struct shm_queue *q)
-{
-	return atomic_load_explicit(&q->at, memory_order_relaxed);
-}
-
 static inline struct shm_held *shm_held_at(const struct shm_offload *o, uint32_t at)
 {
 	return &o->held[at & o->ring_mask];

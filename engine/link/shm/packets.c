@@ -17,10 +17,10 @@
 #define WAKES 16
 
 /*
- * Whoever has a descriptor may have very many epoll descriptors watch it, and each costs whoever
- * wakes by it. Where wake-ups in a row take this much of the lcore's CPU time, a pause follows
- * each, so that such a peer takes one part in WAKE_PAUSE of the lcore; it then looks by itself
- * (WAIT_MAX_MS). One alone may have been an interrupt, or a hypervisor that ran something else.
+ * Whoever has a descriptor may have very many epoll descriptors watch it, and each costs whoever wakes
+ * by it. Where wake-ups in a row take this much of the lcore's CPU time, a pause follows each, so that
+ * such a peer takes one part in WAKE_PAUSE of the lcore; it then looks by itself (WAIT_MAX_MS). One
+ * alone may have been an interrupt, or a hypervisor that ran something else.
  */
 #define WAKE_DEAR_NS 20000
 #define WAKE_PAUSE 200
@@ -28,10 +28,9 @@
 #define WAKES_DEAR 4
 
 /*
- * A client that says all the time that it sleeps has the lcore make a system call for each packet.
- * So one part in WAKE_SHARE of its time is for wake-ups, and as many at once as take
- * WAKE_AT_ONCE_NS; those beyond are moderated, as a NIC does with its interrupts: the connection's
- * thread makes them.
+ * A client that says all the time that it sleeps has the lcore make a system call for each packet. So one
+ * part in WAKE_SHARE of its time is for wake-ups, and as many at once as take WAKE_AT_ONCE_NS; those
+ * beyond are moderated, as a NIC does with its interrupts: the connection's thread makes them.
  */
 #define WAKE_SHARE 64
 #define WAKE_AT_ONCE_NS 1000000
@@ -43,20 +42,9 @@ static inline uint64_t *stamp_of(struct rte_mbuf *m)
 	return RTE_MBUF_DYNFIELD(m, shm_stamp_offset, uint64_t *);
 }
 
-/* The lcore alone writes these two. */
-static inline struct shm_map *map_of(const struct shm_queue *q)
-{
-	return atomic_load_explicit(&q->map, memory_order_relaxed);
-}
-
-static inline uint64_t at_of(const struct shm_queue *q)
-{
-	return atomic_load_explicit(&q->at, memory_order_relaxed);
-}
-
 static inline uint64_t advance(struct shm_queue *q, uint64_t by)
 {
-	uint64_t at = at_of(q) + by;
+	uint64_t at = shm_at(q) + by;
 
 	atomic_store_explicit(&q->at, at, memory_order_relaxed);
 	return at;
@@ -64,7 +52,7 @@ static inline uint64_t advance(struct shm_queue *q, uint64_t by)
 
 static inline struct shm_slot *slot_at(const struct shm_queue *q, uint64_t index)
 {
-	return (struct shm_slot *)(q->slots + (index & (map_of(q)->slots - 1)) * map_of(q)->stride);
+	return (struct shm_slot *)(q->slots + (index & (shm_map_of(q)->slots - 1)) * shm_map_of(q)->stride);
 }
 
 /* Take up a mapping that the control thread offers; the old one goes back to it. */
@@ -73,11 +61,11 @@ static __rte_noinline bool take_up(struct shm_queue *q, unsigned int ring, bool 
 	struct shm_map *m, *old;
 
 	if (atomic_load(&q->retired))
-		return map_of(q);
+		return shm_map_of(q);
 	m = atomic_exchange(&q->next, NULL);
 	if (!m)
-		return map_of(q);
-	old = map_of(q);
+		return shm_map_of(q);
+	old = shm_map_of(q);
 	atomic_store_explicit(&q->map, m, memory_order_release);
 	q->ring = &m->region->rings[ring];
 	q->slots = (uint8_t *)(m->region + 1) + (size_t)ring * m->slots * m->stride;
@@ -91,7 +79,7 @@ static inline bool ready(struct shm_queue *q, unsigned int ring, bool reader)
 {
 	if (unlikely(atomic_load_explicit(&q->next, memory_order_relaxed)))
 		return take_up(q, ring, reader);
-	return map_of(q);
+	return shm_map_of(q);
 }
 
 static unsigned int ring_in(const struct shm_state *s)
@@ -150,8 +138,8 @@ static inline void note_wait(struct shm_state *s, uint64_t put, uint64_t now)
  */
 static inline void note_done(struct shm_state *s)
 {
-	struct offload_area *a = shm_area(map_of(&s->rx));
-	uint64_t done = at_of(&s->rx) << 32 | (uint32_t)at_of(&s->tx);
+	struct offload_area *a = shm_area(shm_map_of(&s->rx));
+	uint64_t done = shm_at(&s->rx) << 32 | (uint32_t)shm_at(&s->tx);
 
 	if (a && atomic_load_explicit(&a->done, memory_order_relaxed) != done)
 		atomic_store_explicit(&a->done, done, memory_order_release);
@@ -160,7 +148,7 @@ static inline void note_done(struct shm_state *s)
 struct offload_area *shm_told(struct link_rxq *rxq, uint32_t *flows, uint64_t *which)
 {
 	const struct shm_state *s = rxq->state;
-	const struct shm_map *m = map_of(&s->rx);
+	const struct shm_map *m = shm_map_of(&s->rx);
 
 	*flows = m ? m->flows : 0;
 	*which = m ? m->serial : 0;
@@ -170,9 +158,9 @@ struct offload_area *shm_told(struct link_rxq *rxq, uint32_t *flows, uint64_t *w
 /* What the peer says, within what can be. */
 static inline uint16_t waiting(struct shm_state *s, struct shm_queue *q, uint16_t n)
 {
-	uint64_t there = atomic_load_explicit(&q->ring->head, memory_order_acquire) - at_of(q);
+	uint64_t there = atomic_load_explicit(&q->ring->head, memory_order_acquire) - shm_at(q);
 
-	if (unlikely(there > map_of(q)->slots)) {
+	if (unlikely(there > shm_map_of(q)->slots)) {
 		s->corrupt++;
 		atomic_store_explicit(&q->ring->tail, advance(q, there), memory_order_release);
 		return 0;
@@ -209,8 +197,7 @@ static uint16_t read_ring(struct shm_state *s, struct link_rxq *rxq, struct rte_
 
 	there = waiting(s, q, n);
 	now = rte_rdtsc(); /* after the look: what is there was put before */
-	if (s->times.wait_ns &&
-	    unlikely((double)(now - s->last_poll) * s->ns_per_cycle > GAP_US * 1e3))
+	if (s->times.wait_ns && unlikely((double)(now - s->last_poll) * s->ns_per_cycle > GAP_US * 1e3))
 		note_gap(s, now);
 	s->last_poll = now;
 	if (!there)
@@ -220,11 +207,11 @@ static uint16_t read_ring(struct shm_state *s, struct link_rxq *rxq, struct rte_
 		return 0;
 	}
 	for (uint16_t i = 0; i < there; i++) {
-		const struct shm_slot *slot = slot_at(q, at_of(q) + i);
+		const struct shm_slot *slot = slot_at(q, shm_at(q) + i);
 
 		if (likely(i + 1 < there))
-			rte_prefetch0(slot_at(q, at_of(q) + i + 1));
-		if (likely(take_out(s, pkts[i], slot, map_of(q)->stride - sizeof(*slot), now)))
+			rte_prefetch0(slot_at(q, shm_at(q) + i + 1));
+		if (likely(take_out(s, pkts[i], slot, shm_map_of(q)->stride - sizeof(*slot), now)))
 			pkts[got++] = pkts[i];
 		else
 			rte_pktmbuf_free(pkts[i]);
@@ -242,7 +229,7 @@ uint16_t shm_rx(struct link_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 
 	if (unlikely(s->offload != NULL))
 		got = shm_offload_rx(s, pkts, n, &more);
-	else if (there && map_of(&s->rx)->flows)
+	else if (there && shm_map_of(&s->rx)->flows)
 		note_done(s);
 	if (unlikely(!there) || more || got == n)
 		return got;
@@ -286,8 +273,7 @@ void shm_note_stay(struct shm_state *s, struct rte_mbuf *m, uint64_t now)
 					(1ull << HIST_MAX_BITS) - 1));
 }
 
-/* A wake-up that took long is followed by some whose CPU time is asked for: it may have been
- * preempted. */
+/* A wake-up that took long is followed by some whose CPU time is asked for: it may have been preempted. */
 static void wake_done(struct shm_wakes *w, uint64_t start, uint64_t cpu_ns, double ns_per_cycle)
 {
 	uint64_t now = rte_rdtsc(), took;
@@ -326,14 +312,12 @@ static void pay(struct shm_state *s, uint64_t start)
 {
 	uint64_t now = rte_rdtsc(), most = (uint64_t)(WAKE_DEAR_NS / s->ns_per_cycle);
 
-	s->woken.paid_until = RTE_MAX(s->woken.paid_until, start) +
-			      RTE_MIN(now - start, most) * WAKE_SHARE;
+	s->woken.paid_until = RTE_MAX(s->woken.paid_until, start) + RTE_MIN(now - start, most) * WAKE_SHARE;
 }
 
 static __rte_noinline void wake_client(struct shm_state *s, const struct shm_queue *q)
 {
-	uint64_t start = rte_rdtsc(),
-		 ahead = (uint64_t)(WAKE_AT_ONCE_NS / s->ns_per_cycle) * WAKE_SHARE;
+	uint64_t start = rte_rdtsc(), ahead = (uint64_t)(WAKE_AT_ONCE_NS / s->ns_per_cycle) * WAKE_SHARE;
 	uint64_t cpu_ns;
 
 	if (start < s->woken.not_before) {
@@ -348,7 +332,7 @@ static __rte_noinline void wake_client(struct shm_state *s, const struct shm_que
 		return;
 	cpu_ns = s->woken.measured ? thread_cpu_ns() : 0;
 	/* It only fails when wake-ups are pending already, or nobody can be woken. */
-	send(map_of(q)->fd[SHM_FD_TO_CLIENT], "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	send(shm_map_of(q)->fd[SHM_FD_TO_CLIENT], "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 	wake_done(&s->woken, start, cpu_ns, s->ns_per_cycle);
 	pay(s, start);
 }
@@ -358,11 +342,10 @@ static __rte_noinline void wake_server(const struct shm_queue *q)
 	uint64_t one = 1;
 
 	if (atomic_exchange(&q->ring->asleep, 0))
-		(void)!write(map_of(q)->fd[SHM_FD_TO_SERVER], &one, sizeof(one));
+		(void)!write(shm_map_of(q)->fd[SHM_FD_TO_SERVER], &one, sizeof(one));
 }
 
-/* The peer reads `asleep` before it sleeps, and `head` after it said so: one of us sees the other.
- */
+/* The peer reads `asleep` before it sleeps, and `head` after it said so: one of us sees the other. */
 static inline void wake_reader(struct shm_state *s, const struct shm_queue *q)
 {
 	const struct shm_conf *c = s->link->conf;
@@ -380,19 +363,19 @@ static inline void wake_reader(struct shm_state *s, const struct shm_queue *q)
 uint32_t shm_room(const struct shm_state *s)
 {
 	const struct shm_queue *q = &s->tx;
-	uint64_t used = at_of(q) - atomic_load_explicit(&q->ring->tail, memory_order_acquire);
+	uint64_t used = shm_at(q) - atomic_load_explicit(&q->ring->tail, memory_order_acquire);
 
-	return used > map_of(q)->slots ? 0 : (uint32_t)(map_of(q)->slots - used);
+	return used > shm_map_of(q)->slots ? 0 : (uint32_t)(shm_map_of(q)->slots - used);
 }
 
 static void write_ring(struct shm_state *s, struct rte_mbuf **pkts, uint16_t n, uint64_t now)
 {
 	struct shm_queue *q = &s->tx;
-	uint32_t most = map_of(q)->stride - (uint32_t)sizeof(struct shm_slot);
+	uint32_t most = shm_map_of(q)->stride - (uint32_t)sizeof(struct shm_slot);
 	uint16_t put = 0;
 
 	for (uint16_t i = 0; i < n; i++) {
-		if (unlikely(!put_in(s, slot_at(q, at_of(q) + put), pkts[i], most, now)))
+		if (unlikely(!put_in(s, slot_at(q, shm_at(q) + put), pkts[i], most, now)))
 			continue;
 		put++;
 		if (s->stay_ns)
@@ -435,7 +418,7 @@ int shm_wait_fd(struct link_rxq *rxq)
 
 	if (!ready(&s->rx, ring_in(s), true))
 		return -1;
-	return map_of(&s->rx)->fd[c->role ? SHM_FD_TO_CLIENT : SHM_FD_TO_SERVER];
+	return shm_map_of(&s->rx)->fd[c->role ? SHM_FD_TO_CLIENT : SHM_FD_TO_SERVER];
 }
 
 /* Whether the reader may sleep: nothing came while it said that it would. */
@@ -448,7 +431,7 @@ bool shm_wait_arm(struct link_rxq *rxq)
 		return true;
 	atomic_store(&q->ring->asleep, 1);
 	atomic_thread_fence(memory_order_seq_cst);
-	return atomic_load(&q->ring->head) == at_of(q);
+	return atomic_load(&q->ring->head) == shm_at(q);
 }
 
 /* Who waits for room in it is told, too. Left as it is it ends the next wait at once. */

@@ -18,8 +18,7 @@
 
 #define RETRY_MS 20
 #define HELLO_MS 1000
-/* One who comes again and again takes little of the thread's CPU: so often at most is one let in.
- */
+/* One who comes again and again takes little of the thread's CPU: so often at most is one let in. */
 #define ACCEPT_MS 20
 
 /* So often wake-ups are made that an lcore left, and so many times it is looked for others then. */
@@ -34,8 +33,7 @@ static struct sockaddr_un address(const struct shm_conf *c)
 	return a;
 }
 
-/* The client's end of the wake-ups is the client's from then on: it may put descriptors there, too.
- */
+/* The client's end of the wake-ups is the client's from then on: it may put descriptors there, too. */
 static bool give(int peer, struct shm_map *m)
 {
 	struct shm_hello hello = {SHM_MAGIC, SHM_VERSION, m->slots, m->stride, m->flows};
@@ -44,9 +42,7 @@ static bool give(int peer, struct shm_map *m)
 			    [SHM_FD_TO_SERVER] = m->fd[SHM_FD_TO_SERVER],
 			    [SHM_FD_TO_CLIENT] = m->client_end};
 	char control[CMSG_SPACE(sizeof(fds))] = {0};
-	struct msghdr msg = {.msg_iov = &iov,
-			     .msg_iovlen = 1,
-			     .msg_control = control,
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
 			     .msg_controllen = sizeof(control)};
 	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
 	bool given;
@@ -67,9 +63,7 @@ static struct shm_map *take(int peer)
 	struct shm_hello hello;
 	struct iovec iov = {&hello, sizeof(hello)};
 	char control[CMSG_SPACE(sizeof(fds))] = {0};
-	struct msghdr msg = {.msg_iov = &iov,
-			     .msg_iovlen = 1,
-			     .msg_control = control,
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
 			     .msg_controllen = sizeof(control)};
 	struct pollfd p = {peer, POLLIN, 0};
 	struct shm_map *m = NULL;
@@ -194,8 +188,8 @@ static void serve(struct shm_state *s)
 	bool crowd = now_ns() - s->let_in_ns < ACCEPT_MS * 1000000u;
 	/* Of a client that is up nothing but its end is heard. */
 	short heard = atomic_load(&s->up) ? 0 : POLLIN;
-	struct pollfd p[] = {
-		{s->wake, POLLIN, 0}, {s->peer, heard, 0}, {crowd ? -1 : s->listening, POLLIN, 0}};
+	struct pollfd p[] = {{s->wake, POLLIN, 0}, {s->peer, heard, 0},
+			     {crowd ? -1 : s->listening, POLLIN, 0}};
 	uint64_t nudges;
 
 	if (poll(p, 3, s->held_turns ? HELD_MS : crowd ? ACCEPT_MS : -1) < 0)

@@ -23,19 +23,18 @@
  *
  * A client that sleeps is woken by datagrams, the server by an eventfd. Descriptors that are passed
  * share their flags with their copies, so that a client could make an eventfd block its writer; of
- * the datagrams each side has an end of its own, and a flag of one call, MSG_DONTWAIT, is nobody's
- * to clear. The server's end takes none (SHUT_RD), as a client could send descriptors with one,
- * which whoever takes the datagram has to close; that may wait for as long as the client likes
+ * the datagrams each side has an end of its own, and a flag of one call, MSG_DONTWAIT, is nobody's to
+ * clear. The server's end takes none (SHUT_RD), as a client could send descriptors with one, which
+ * whoever takes the datagram has to close; that may wait for as long as the client likes
  * (core/discard.h). An eventfd carries no descriptors, and a read with RWF_NOWAIT never waits.
- * A client could give the memory's pages back to the kernel (MADV_REMOVE), so that each use of one
- * is a fault in the server. Once it has mapped the memory and said so, the server seals it against
- * that (F_SEAL_FUTURE_WRITE), and then looks whether all pages are there. Each client gets memory
- * and wake-ups of its own. It keeps the memory for as long as it likes, in descriptors that nobody
- * counts: so the pages are the client's to make, by which they are charged to it, and not to the
- * server.
+ * A client could give the memory's pages back to the kernel (MADV_REMOVE), so that each use of one is a
+ * fault in the server. Once it has mapped the memory and said so, the server seals it against that
+ * (F_SEAL_FUTURE_WRITE), and then looks whether all pages are there. Each client gets memory and
+ * wake-ups of its own. It keeps the memory for as long as it likes, in descriptors that nobody counts: so
+ * the pages are the client's to make, by which they are charged to it, and not to the server.
  *
- * A wake-up is the server's work at the client's order, so it is paid from a budget; what is beyond
- * it is left to the connection's thread, which is no lcore's.
+ * A wake-up is the server's work at the client's order, so it is paid from a budget; what is beyond it
+ * is left to the connection's thread, which is no lcore's.
  */
 
 #define SHM_MAGIC 0x68727368u /* "hrsh" */
@@ -69,8 +68,7 @@ struct shm_region {
 	/* then slots * stride bytes of each ring, and with flows an offload_area */
 };
 
-/* The memory, the eventfd that wakes the server, one's own end of the datagrams that wake the
- * client. */
+/* The memory, the eventfd that wakes the server, one's own end of the datagrams that wake the client. */
 enum { SHM_FD_MEMORY, SHM_FD_TO_SERVER, SHM_FD_TO_CLIENT, SHM_FDS };
 
 /* One mapping of a region: each queue has its own, which its lcore alone uses. */
@@ -95,6 +93,17 @@ struct shm_queue {
 	_Atomic(struct shm_map *) next, retired;
 };
 
+/* The lcore alone writes these two. */
+static inline struct shm_map *shm_map_of(const struct shm_queue *q)
+{
+	return atomic_load_explicit(&q->map, memory_order_relaxed);
+}
+
+static inline uint64_t shm_at(const struct shm_queue *q)
+{
+	return atomic_load_explicit(&q->at, memory_order_relaxed);
+}
+
 struct shm_times {
 	uint64_t count, wait, off_cpu, stay; /* cycles, summed over packets */
 	struct hist *wait_ns, *off_cpu_ns;
@@ -115,7 +124,7 @@ struct shm_wakes {
 	uint64_t not_before; /* TSC */
 	uint64_t paid_until; /* TSC: the budget's, of as much time as it takes to have this much */
 	unsigned int measured; /* so many of the next ones are, by the thread's CPU time */
-	unsigned int dear;     /* of those that were, in a row */
+	unsigned int dear; /* of those that were, in a row */
 };
 
 struct shm_state {
@@ -133,7 +142,7 @@ struct shm_state {
 	control_thread thread;
 	bool running;
 	int listening, peer, wake; /* wake: ends the thread's wait */
-	_Atomic bool held;         /* a client asked to be woken, and its lcore did not */
+	_Atomic bool held; /* a client asked to be woken, and its lcore did not */
 	unsigned int held_turns;
 	uint64_t let_in_ns;
 	bool given; /* the memory, to a client */
