@@ -9,7 +9,6 @@ or is named.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
 from collections import Counter
@@ -61,15 +60,10 @@ def judge_claims(
         return claim.unlike or lacks(claim) or bundle.status.unfinished
 
     partly = _partly(bundle)
-    with contextlib.ExitStack() as stack:
-        ask_all = stack.enter_context(rows_of(bundle.path))
-        ask_trusted = stack.enter_context(rows_of(bundle.path, trusted=True))
-        ask_without = {
-            left_out: stack.enter_context(rows_of(bundle.path, trusted=True, without=left_out))
-            for left_out in _repetitions(bundle)
-        }
+    repetitions = _repetitions(bundle)
+    with rows_of(bundle.path) as ask_all, rows_of(bundle.path, trusted=True) as ask_trusted:
         return tuple(
-            _judged(name, claim, _Answers(claim, ask_all, ask_trusted, ask_without, points), paper,
+            _judged(name, claim, _Answers(claim, ask_all, ask_trusted, repetitions, points), paper,
                     unknown(claim), doubted, partly=partly)
             for name, claim in claims.items()
         )  # fmt: skip
@@ -106,7 +100,7 @@ class _Answers:
         claim: Claim,
         ask_all: Ask,
         ask_trusted: Ask,
-        ask_without: Mapping[int, Ask],
+        repetitions: Sequence[int],
         points: Sequence[PointRow],
     ) -> None:
         self.problem: str | None = None
@@ -117,7 +111,7 @@ class _Answers:
         try:
             self.all = _value(ask_all(claim.query))
             self.trusted = _value(ask_trusted(claim.query))
-            self.without = {n: _value(ask(claim.query)) for n, ask in ask_without.items()}
+            self.without = {n: _value(ask_trusted(claim.query, n)) for n in repetitions}
         except QueryError as error:
             self.all = self.trusted = None
             self.problem = f"The query {error}."

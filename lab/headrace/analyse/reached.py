@@ -4,7 +4,7 @@ they differ."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -82,15 +82,18 @@ def rate(results: Sequence[Result]) -> Rate:
 def reached(bundle: Bundle) -> list[Reached]:
     """Graphs in the order in which they were measured; none where no graph of VNFs was deployed."""
     graphs = deployed_graphs(bundle)
-    by_deployment: dict[tuple[int, str, str], list[Result]] = {}
-    for result in bundle.results():
-        number = next((i for i, graph in enumerate(graphs) if graph.has(result)), None)
-        if number is not None and result.application is not None:
-            key = (number, result.workload, result.goal)
-            by_deployment.setdefault(key, []).append(result)
-    return [
-        Reached(graphs[number], tuple(results)) for (number, _, _), results in by_deployment.items()
-    ]
+    first = ((next((g for g in graphs if g.has(one)), None), one) for one in bundle.results())
+    return gathered((graph, one) for graph, one in first if graph is not None)
+
+
+def gathered(results: Iterable[tuple[DeployedGraph, Result]]) -> list[Reached]:
+    """Puts repetitions together: results of one deployment, workload and goal."""
+    together: dict[tuple[int, str, str], tuple[DeployedGraph, list[Result]]] = {}
+    for graph, one in results:
+        if one.application is not None:
+            key = (id(graph), one.workload, one.goal)
+            together.setdefault(key, (graph, []))[1].append(one)
+    return [Reached(graph, tuple(several)) for graph, several in together.values()]
 
 
 def deployed_graphs(bundle: Bundle) -> list[DeployedGraph]:

@@ -55,12 +55,12 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     _raise_first()
 
 
-def _lost(told: sys.UnraisableHookArgs) -> None:
+def _lost(raised: sys.UnraisableHookArgs) -> None:
     """Has it raised again where it came in a callback, as that of an import's lock, which nothing
     can leave: it would be printed, and as the first one be the last."""
     global _raised
-    if told.exc_type is not KeyboardInterrupt or not received:
-        _hook(told)
+    if raised.exc_type is not KeyboardInterrupt or not received:
+        _hook(raised)
         return
     _raised = False
     _thread.start_new_thread(_again, ())

@@ -8,9 +8,9 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import BaseModel
 
@@ -32,7 +32,11 @@ _LAST = ("enable_external_access = false", "lock_configuration = true")
 # A trial whose audit had something to say; predicted and published rows have no audit.
 _TRUSTED = "ground <> 'measured' OR audit.verdict = 'ok'"
 
-Ask = Callable[[str], list[tuple[Any, ...]]]  # SQL -> the first rows
+
+class Ask(Protocol):
+    """SQL -> the first rows. `without`: as if this repetition had not been measured."""
+
+    def __call__(self, sql: str, without: int | None = None) -> list[tuple[Any, ...]]: ...
 
 
 class QueryError(Exception):
@@ -40,11 +44,8 @@ class QueryError(Exception):
 
 
 @contextlib.contextmanager
-def rows_of(
-    bundle: Path | None, *, trusted: bool = False, without: int | None = None
-) -> Iterator[Ask]:
-    """None: the tables without rows. `trusted`: without measured rows that an audit doubts.
-    `without`: and without those of this repetition."""
+def rows_of(bundle: Path | None, *, trusted: bool = False) -> Iterator[Ask]:
+    """None: the tables without rows. `trusted`: without measured rows that an audit doubts."""
     import duckdb
 
     with duckdb.connect(config=_FIRST) as db:
@@ -52,14 +53,14 @@ def rows_of(
             _load(db, name, model, bundle)
             if trusted:
                 db.execute(f"DELETE FROM {name} WHERE NOT ({_TRUSTED})")
-            if without is not None:
-                db.execute(
-                    f"DELETE FROM {name} WHERE ground = 'measured' AND repetition = {without:d}"
-                )
         _load_calibration(db, bundle)
         for setting in _LAST:
             db.execute(f"SET {setting}")
-        yield lambda sql: _asked(db, sql)
+
+        def ask(sql: str, without: int | None = None) -> list[tuple[Any, ...]]:
+            return _asked(db, sql) if without is None else _asked_without(db, sql, without)
+
+        yield ask
 
 
 def _load_calibration(db: Any, bundle: Path | None) -> None:
@@ -90,6 +91,19 @@ def _load(db: Any, name: str, model: type[BaseModel], bundle: Path | None) -> No
     there = {row[0] for row in db.execute(f"DESCRIBE {name}").fetchall()}
     for column in types.keys() - there:  # of a bundle that is older than the column
         db.execute(f"ALTER TABLE {name} ADD COLUMN {column} {types[column]}")
+
+
+def _asked_without(db: Any, sql: str, repetition: int) -> list[tuple[Any, ...]]:
+    """The rows are there again afterwards."""
+    db.execute("BEGIN TRANSACTION")
+    try:
+        for name in MODELS:
+            db.execute(
+                f"DELETE FROM {name} WHERE ground = 'measured' AND repetition = {repetition:d}"
+            )
+        return _asked(db, sql)
+    finally:
+        db.execute("ROLLBACK")
 
 
 def _asked(db: Any, sql: str) -> list[tuple[Any, ...]]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from headrace.analyse.reached import Reached
+from headrace.analyse.reached import Reached, gathered
 from headrace.analyse.summary import summarise
 from headrace.analyse.units import plural
 from headrace.model.hosting import best_case
@@ -82,7 +82,7 @@ class MeasuredPoint:
 
     row: PointRow
     results: tuple[PointResult, ...] = ()
-    reached: tuple[Reached, ...] = ()  # of third-party VNFs: each of its graphs, by workload
+    reached: tuple[Reached, ...] = ()  # of third-party VNFs: each of its graphs
 
     @property
     def chains(self) -> int | None:
@@ -120,12 +120,8 @@ def _measured(
     if not graphs:
         own = (PointResult.of(one) for one in results if one.chain == point.point)
         return MeasuredPoint(point, tuple(own))
-    several = (
-        (graph, tuple(one for one in results if graph.has(one) and one.workload == workload))
-        for graph in graphs
-        for workload in graph.workloads
-    )
-    return MeasuredPoint(point, reached=tuple(Reached(*one) for one in several if one[1]))
+    of_graphs = ((graph, one) for graph in graphs for one in results if graph.has(one))
+    return MeasuredPoint(point, reached=tuple(gathered(of_graphs)))
 
 
 def with_best_case(rows: Sequence[MeasuredPoint]) -> list[MeasuredPoint]:
@@ -276,7 +272,9 @@ def _reached(points: Sequence[MeasuredPoint]) -> Iterator[Row]:
         for one in point.reached:
             label = one.deployed.chain if several else _label(point)
             verdict = one.verdict or "ok"
-            cells: tuple[Cell, ...] = (label, one.workload, str(one.rate), verdict)
+            goal = one.results[0].goal
+            load = one.workload if goal == "max" else f"{one.workload}, {goal}"
+            cells: tuple[Cell, ...] = (label, load, str(one.rate), verdict)
             yield Row(cells, doubtful=verdict != "ok")
         yield from _absent(point, len(_VNF_COLUMNS))
 
