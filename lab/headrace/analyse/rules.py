@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from headrace.analyse import rules_engine as engine
 from headrace.analyse import rules_kernel as kernel
 from headrace.analyse import rules_machine as machine
+from headrace.analyse import rules_offload as offload
 from headrace.analyse import rules_pods as pods
 from headrace.analyse import rules_study as study
 from headrace.analyse.diagnosis import Diagnosis, Rule
@@ -19,7 +20,7 @@ SURROUNDINGS: tuple[Rule, ...] = (
     *study.RULES,
     *pods.RULES,
 )
-RULES: tuple[Rule, ...] = (*engine.RULES, *SURROUNDINGS)
+RULES: tuple[Rule, ...] = (*engine.RULES, *offload.RULES, *SURROUNDINGS)
 
 
 def explain(*evidence: Evidence, rules: Sequence[Rule] = RULES) -> list[Diagnosis]:

@@ -60,11 +60,11 @@ def generator_bound(e: Evidence) -> Iterator[Diagnosis]:
             rule=at.audit.verdict,
             weight=Weight.TESTER,
             share=1.0,
-            place=_place(at),
+            place=place_of(at),
             text=text,
             evidence=(
                 *(f.text for f in at.audit.findings if not f.ok),
-                _measured(at, e.repeated),
+                measured_line(at, e.repeated),
             ),
             remedy=remedy,
         )
@@ -85,13 +85,13 @@ def disturbed(e: Evidence) -> Iterator[Diagnosis]:
             rule="disturbed",
             weight=Weight.TESTER,
             share=1.0,
-            place=_place(at),
+            place=place_of(at),
             text="lcores were kept from running during the trial: what the chain loses and costs "
             "cannot be told from that",
             evidence=(
                 *told,
                 *(f"{p.name} was held up for {percent(p.held_up, 2)} of the trial" for p in held),
-                _measured(at, e.repeated),
+                measured_line(at, e.repeated),
             ),
             remedy="end the other work or keep it off the lcores (cpusets, isolcpus), or take a "
             "machine whose CPUs are not lent to others; then measure again",
@@ -113,7 +113,7 @@ def narrowest(e: Evidence) -> Iterator[Diagnosis]:
             yield small
             continue
         drawn = pipe_of(results, above)
-        measured = _measured(at, times=len(results))
+        measured = measured_line(at, times=len(results))
         if drawn.limit is not None:
             yield _limit_reached(drawn.limit, at, drawn, measured)
         elif drawn.narrowest is not None and drawn.part(drawn.narrowest).role == "chain":
@@ -156,13 +156,13 @@ def _small_ring(part: Part, above: Measurement | None, repeated: bool) -> Diagno
         rule="small-ring",
         weight=Weight.LOSS,
         share=lost / max(above.intended, 1),
-        place=f"{_place(above)}: {ring}",
+        place=f"{place_of(above)}: {ring}",
         text=f"ring {ring} ({size} packets) overflowed while {part.name}, which reads it, had "
         f"{percent(1 - used, 2)} of its capacity left",
         evidence=(
             f"{lost} of {above.intended} packets found it full",
             f"it holds {size / above.load_pps * 1e6:.3g} µs of that load",
-            _measured(above, repeated),
+            measured_line(above, repeated),
         ),
         remedy="a larger ring (`size`), or smaller bursts into it",
     )
@@ -176,11 +176,12 @@ def _slow_part(part: Part, at: Measurement, drawn: Pipe, measured: str) -> Diagn
     costs = [c for c in part.costs if c.cycles > 0]
     total = sum(c.cycles for c in costs)
     most = max(costs, key=lambda c: c.cycles, default=None)
+    name = most.name if most is not None and most.kind == "nf" else None
     return Diagnosis(
-        rule="slow-nf" if most is not None and most.kind == "nf" else "slow-segment",
+        rule="slow-segment" if name is None else "slow-nf",
         weight=Weight.SHORTAGE,
         share=part.utilisation or 0.0,
-        place=f"{_place(at)}: {most.name if most is not None and most.kind == 'nf' else part.name}",
+        place=f"{place_of(at)}: {name or part.name}",
         text=drawn.headline,
         evidence=(
             *(f"{c.name}: {c.cycles:.0f} of {total:.0f} cycles per packet" for c in costs[:4]),
@@ -197,7 +198,7 @@ def _narrow_tester(at: Measurement, drawn: Pipe, measured: str) -> Diagnosis:
         rule="narrow-tester",
         weight=Weight.ADVICE,
         share=drawn.part(drawn.narrowest or "").utilisation or 0.0,
-        place=_place(at),
+        place=place_of(at),
         text=drawn.headline,
         evidence=(*drawn.reasons, measured),
         remedy=_TWO_LCORES * _shared(at, ("generator", "sink")) + "larger frames",
@@ -246,7 +247,7 @@ def _limit_reached(limit: Limit, at: Measurement, drawn: Pipe, measured: str) ->
         rule="limit-reached",
         weight=Weight.SHORTAGE,
         share=1.0,  # of its kind nothing is left
-        place=f"{_place(at)}: {limit.place}",
+        place=f"{place_of(at)}: {limit.place}",
         text=drawn.headline,
         evidence=(*drawn.reasons, measured),
         remedy=before + _moved_by(limit, at),
@@ -266,16 +267,16 @@ def _several_vnfs(at: Measurement) -> bool:
     return any(name.rpartition(".")[2] != "1" for name in vnfs)
 
 
-def _place(at: Measurement) -> str:
+def place_of(at: Measurement) -> str:
     return f"{at.chain}, {at.execution}, {at.workload}"
 
 
-def _measured(at: Measurement, repeated: bool = False, times: int = 1) -> str:
+def measured_line(at: Measurement, repeated: bool = False, times: int = 1) -> str:
     which = f", {times} repetitions" if times > 1 else f", repetition {at.repetition}"
     which = which if repeated or times > 1 else ""
     goal = f", {at.goal}" if isinstance(at, Result) else ""
     verb = "Predicted" if at.ground == "predicted" else "Measured"
-    return f"{verb}: {_place(at)}{goal}{which}, at a load of {pps(at.load_pps or at.sent_pps)}."
+    return f"{verb}: {place_of(at)}{goal}{which}, at a load of {pps(at.load_pps or at.sent_pps)}."
 
 
 RULES = (disturbed, generator_bound, narrowest)

@@ -63,7 +63,7 @@ def difference(
         },
         dut=grown.dut,
         offload={
-            name: OffloadReading(**link.offload.model_dump(exclude={"apart"}))
+            name: OffloadReading(**link.offload.model_dump())
             for name, link in grown.links.items()
             if isinstance(link, ShmCounts) and link.offload is not None
         },

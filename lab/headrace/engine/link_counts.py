@@ -151,7 +151,7 @@ class OffloadCounts(Counts):
     stale: int  # told of tables that were changed meanwhile
     no_room: int
     evicted: int
-    refused: int  # nonsense
+    refused: int  # nonsense, or `apart`
     fragments: int
     apart: bool  # the link is read and written by different lcores: nothing is offloaded
 

@@ -175,8 +175,9 @@ class OffloadReading(Record):
     stale: NonNegativeInt = 0  # of tables that were changed meanwhile
     no_room: NonNegativeInt = 0
     evicted: NonNegativeInt = 0
-    refused: NonNegativeInt = 0  # nonsense
+    refused: NonNegativeInt = 0  # nonsense, or `apart`
     fragments: NonNegativeInt = 0  # each voids all flows of its VNF
+    apart: bool = False  # another lcore reads the link than writes it: nothing is offloaded
 
 
 class RingReading(Record):

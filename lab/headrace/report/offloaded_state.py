@@ -3,18 +3,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
+from headrace.analyse.spared import Spared, spared
 from headrace.record.bundle import Bundle
-from headrace.record.counters import OffloadReading
+from headrace.record.counters import Counters
 from headrace.report.document_model import Column, Row, Section, Table
 
 _NOTE = (
     "Each VNF's packets, summed over VNFs and trials: those to which the host did what the VNF "
     "had decided for their flow, and those that went to the VNF. Decisions are void when a table "
     "or the flow's state changed, or for a packet that the VNF has to see; stale: a table changed "
-    "while they were told; refused: they made no sense."
+    "while they were told; no room: the host's table had none for the flow, or the flow's packets "
+    "were held; gave way: another flow took its place; refused: they made no sense, or the link is "
+    "read by another lcore than writes it. Each fragment voids all of its VNF's."
 )
 _COUNTED = ("search", "fixed", "max", "capacity")
 _COLUMNS = (
@@ -23,38 +25,30 @@ _COLUMNS = (
     Column("workload", "text"),
     Column("by the host", "count"),
     Column("by VNFs", "count"),
+    Column("host's share", "share"),
     Column("decisions", "count"),
     Column("void", "count"),
-    Column("stale", "count"),
+    Column("stale", "count", optional=True),
+    Column("no room", "count", optional=True),
+    Column("gave way", "count", optional=True),
     Column("refused", "count"),
+    Column("fragments", "count", optional=True),
 )
 
 
 def sections(bundle: Bundle) -> Iterator[Section]:
     """None where nothing is offloaded."""
-    sums: dict[tuple[str, str, str], Counter[str]] = {}
+    each: dict[tuple[str, str, str], list[Counters]] = {}
     for one in bundle.trials():
-        if one.counters is None or one.phase not in _COUNTED or not one.counters.offload:
-            continue
-        into = sums.setdefault((one.execution, one.chain, one.workload), Counter())
-        outputs = Counter[str]()
-        for replica in one.counters.replicas:
-            for link, side in replica.outputs.items():
-                outputs[link] += side.packets
-        for link, reading in one.counters.offload.items():
-            into.update(_of(reading, outputs[link]))
-    if sums:
-        rows = tuple(Row((*key, *_cells(counts))) for key, counts in sums.items())
-        yield Section("Offloaded state", _NOTE, (Table(_COLUMNS, rows),))
+        if one.counters is not None and one.phase in _COUNTED and one.counters.offload:
+            each.setdefault((one.execution, one.chain, one.workload), []).append(one.counters)
+    rows = [Row((*key, *_cells(whole))) for key, of in each.items() if (whole := spared(of))]
+    if rows:
+        yield Section("Offloaded state", _NOTE, (Table(_COLUMNS, tuple(rows)),))
 
 
-def _of(one: OffloadReading, passed: int) -> dict[str, int]:
-    return {
-        "host": one.hits, "vnf": passed - one.hits, "decisions": one.published,
-        "void": one.voided, "stale": one.stale, "refused": one.refused,
-    }  # fmt: skip
-
-
-def _cells(counts: Counter[str]) -> tuple[int, ...]:
-    keys = ("host", "vnf", "decisions", "void", "stale", "refused")
-    return tuple(counts[key] for key in keys)
+def _cells(one: Spared) -> tuple[int | float | None, ...]:
+    return (
+        one.host, one.vnf, one.share, one.decisions, one.voided, one.stale or None,
+        one.no_room or None, one.evicted or None, one.refused, one.fragments or None,
+    )  # fmt: skip
