@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -231,7 +231,7 @@ def pvp(checks: Checks, name: str, generator: str, dut: str) -> None:
     carried(checks, name, ports, ["l2fwd"])
 
 
-def chained(checks: Checks) -> None:
+def chained(checks: Checks, name: str) -> None:
     """gen, dut1, dut2, and back to gen."""
     ports = {
         "left": Nic("gen", 0, "vfio"),
@@ -245,16 +245,24 @@ def chained(checks: Checks) -> None:
         {"nf": "l2fwd", "server": "dut1"},
         {"name": "again", "nf": "l2fwd", "server": "dut2"},
     ]
-    carried(checks, "chain", ports, chain)
+    carried(checks, name, ports, chain)
 
 
-def main() -> int:
+PARTS: dict[str, Callable[[Checks, str], None]] = {
+    "pvp-generator-by-pci": lambda checks, name: pvp(checks, name, "vfio", "af_packet"),
+    "pvp-chain-by-pci": lambda checks, name: pvp(checks, name, "af_packet", "vfio"),
+    "chain": chained,
+}
+
+
+def main(*parts: str) -> int:
     checks = Checks()
-    pvp(checks, "pvp-generator-by-pci", "vfio", "af_packet")
-    pvp(checks, "pvp-chain-by-pci", "af_packet", "vfio")
-    chained(checks)
+    for unknown in set(parts) - PARTS.keys():
+        sys.exit(f"no part '{unknown}'; allowed: {', '.join(PARTS)}")
+    for name in parts or PARTS:
+        PARTS[name](checks, name)
     return checks.end()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

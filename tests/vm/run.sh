@@ -84,7 +84,7 @@ stalled() {
 }
 
 over() {
-	kill -KILL "$pid" 2>/dev/null || true
+	[ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null || true
 	wait "$pid" 2>/dev/null || true
 	pid=
 }
@@ -96,6 +96,10 @@ await_boot() {
 		sleep 1
 	done
 	[ ! -e "$share/ready" ] || return 0
+	if broke "$work/qemu.log"; then
+		hung="ended: $(tail -n 1 "$work/qemu.log")"
+		return 1
+	fi
 	kill -0 "$pid" 2>/dev/null ||
 		die "the guest ended: $(tail -n 1 "$work/qemu.log") (see $console)"
 	hung="did not boot in $boot_seconds s"
@@ -119,6 +123,10 @@ await_end() {
 	done
 	pid=
 	wait "$shown" 2>/dev/null || true
+	if broke "$work/qemu.log"; then
+		hung="ended: $(tail -n 1 "$work/qemu.log")"
+		return 1
+	fi
 }
 
 # A guest that hangs by itself, as one in fourteen did on a loaded machine, says nothing of what is
