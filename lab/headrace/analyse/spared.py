@@ -33,7 +33,7 @@ class Spared:
 
 
 def spared(each: Iterable[Counters]) -> Spared | None:
-    """Of trials of one experiment; None where nothing is offloaded."""
+    """Sums trials of one experiment; None where nothing is offloaded."""
     links = [(name, one, counters) for counters in each for name, one in counters.offload.items()]
     if not links:
         return None
