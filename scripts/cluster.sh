@@ -181,6 +181,8 @@ node() { # a machine of namespaces, whose first process is a pause
 		[ ! -e "$place/cpuset.cpus" ] || for file in cpuset.cpus cpuset.mems; do
 			cat "$place/$file" >"$place/$group-node$node/$file"
 		done
+		# A machine's own: a pod without CPUs of its own has a weight of 2, beside all that runs here.
+		[ ! -e "$place/$group-node$node/cpu.shares" ] || echo 262144 >"$place/$group-node$node/cpu.shares"
 	done
 	configure "$node" "$folder"
 }
@@ -314,9 +316,14 @@ up() {
 
 load() { # layers that images have in common are in one archive once
 	podman save --quiet --multi-image-archive -o "$state/images.tar" "$@"
+	local going=()
 	for node in 1 2; do
 		within 20 "containerd of node $node" inside $node ctr version
-		inside $node ctr -n k8s.io images import "$state/images.tar" >/dev/null
+		inside $node ctr -n k8s.io images import "$state/images.tar" >/dev/null &
+		going+=($!)
+	done
+	for node in "${going[@]}"; do
+		wait "$node" || die "an image was not taken"
 	done
 	rm "$state/images.tar"
 }

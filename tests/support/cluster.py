@@ -70,10 +70,10 @@ def cluster() -> Iterator[OwnCluster]:
     if not list(home.glob("bin-*/pause")):
         pytest.skip("no Kubernetes is built here: scripts/cluster.sh build")
     try:
-        subprocess.run([SCRIPT, "up"], check=True, timeout=180)
+        subprocess.run([SCRIPT, "up"], check=True, timeout=400)
         yield OwnCluster(home)
     finally:
-        subprocess.run([SCRIPT, "down"], check=True, timeout=60)
+        subprocess.run([SCRIPT, "down"], check=True, timeout=300)
 
 
 @pytest.fixture(scope="session")
