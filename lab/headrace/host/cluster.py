@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headrace.errors import HeadraceError
+from headrace.host.cluster_stream import STDERR, STDOUT, CommandStream, Output
 from headrace.host.tool import last_words, printable
 
 T = TypeVar("T")
@@ -38,7 +39,9 @@ _ALIVE = (
 _DELETED_S = 120.0
 _LOOK_S = 0.3
 _CHUNK_BYTES = 1 << 16
-_OUTPUT_MOST = 16 << 20  # characters that a command may write
+_OUTPUT_MOST = 16 << 20  # bytes that a command may write
+_WORDS_MOST = 1 << 16  # bytes of a log's last lines
+LOG_MOST = 64 << 20  # bytes of a whole one
 _ATTACHMENTS = ("k8s.cni.cncf.io", "v1", "network-attachment-definitions")
 
 
@@ -133,6 +136,9 @@ class Cluster:
         elif kind == "Job":
             batch = self._kubernetes.client.BatchV1Api(core.api_client)
             work = partial(batch.create_namespaced_job, namespace, body, **_WITHIN)
+        elif kind == "DaemonSet":
+            apps = self._kubernetes.client.AppsV1Api(core.api_client)
+            work = partial(apps.create_namespaced_daemon_set, namespace, body, **_WITHIN)
         else:
             assert kind == "NetworkAttachmentDefinition", kind
             custom = self._kubernetes.client.CustomObjectsApi(core.api_client)
@@ -224,7 +230,7 @@ class Cluster:
         """A container's last words; nothing where nobody kept them."""
         with contextlib.suppress(HeadraceError):
             read = self._core.read_namespaced_pod_log
-            options = {"container": container, "tail_lines": 5}
+            options = {"container": container, "tail_lines": 5, "limit_bytes": _WORDS_MOST}
             raw = self.ask("log", partial(read, pod, namespace, **options, **_RAW))
             return last_words(raw.data.decode(errors="replace"))
         return ""
@@ -236,10 +242,26 @@ class Cluster:
         work = partial(batch.delete_namespaced_job, name, namespace, **options, **_WITHIN)
         self.ask(f"job {name}", work)
 
+    def delete_daemon_set(self, namespace: str, name: str) -> None:
+        """Nothing makes its pods again then; whether it was there or not."""
+        apps = self._kubernetes.client.AppsV1Api(self._core.api_client)
+
+        def work() -> None:
+            try:
+                apps.delete_namespaced_daemon_set(name, namespace, **_WITHIN)
+            except self._kubernetes.client.ApiException as why:
+                if why.status != 404:
+                    raise
+
+        self.ask(f"daemonset {name}", work)
+
     def output(self, namespace: str, pod: str, container: str) -> str:
-        """All that a container wrote, as far as its node kept it."""
+        """All that a container wrote, as far as its node kept it; one that has ended."""
         read = self._core.read_namespaced_pod_log
-        raw = self.ask(f"log of {pod}", partial(read, pod, namespace, container=container, **_RAW))
+        options = {"container": container, "limit_bytes": LOG_MOST}
+        raw = self.ask(f"log of {pod}", partial(read, pod, namespace, **options, **_RAW))
+        if len(raw.data) >= LOG_MOST:
+            raise HeadraceError(f"{pod}: its log has {LOG_MOST} bytes or more")
         return str(raw.data.decode(errors="replace"))
 
     def delete_pods(self, namespace: str) -> None:
@@ -289,8 +311,8 @@ class Cluster:
 
     def open(
         self, namespace: str, pod: str, container: str, command: Sequence[str], *, stdin: bool
-    ) -> Any:
-        """Open a command's stream (kubernetes.stream.ws_client.WSClient); the caller closes it.
+    ) -> CommandStream:
+        """Open a command's stream; the caller closes it.
 
         The client does so without a limit of time: where the way is cut, the kernel would try for
         minutes. So the way is looked at before, by a request that has a limit."""
@@ -300,10 +322,10 @@ class Cluster:
             self._kubernetes.stream.stream, self._core.connect_get_namespaced_pod_exec, pod,
             namespace, container=container, command=list(command), **options,
         )  # fmt: skip
-        stream = self.ask(f"{pod}: {command[0]}", work)
+        client = self.ask(f"{pod}: {command[0]}", work)
         for option in _ALIVE:
-            stream.sock.sock.setsockopt(*option)
-        return stream
+            client.sock.sock.setsockopt(*option)
+        return CommandStream(client.sock)
 
     def execute(
         self,
@@ -320,24 +342,25 @@ class Cluster:
         what = f"{pod}: {command[0]}"
         stream = self.open(namespace, pod, container, command, stdin=given is not None)
         deadline = time.monotonic() + timeout_s
-        out: list[str] = []
-        errors: list[str] = []
+        output = Output(what, _OUTPUT_MOST)
         try:
             for at in range(0, len(given or b""), _CHUNK_BYTES):
                 chunk = (given or b"")[at : at + _CHUNK_BYTES]
-                self.ask(what, partial(stream.write_stdin, chunk))
-            while stream.is_open():
-                self.ask(what, lambda: stream.update(timeout=1))
-                out += [stream.read_stdout()] if stream.peek_stdout() else []
-                errors += [stream.read_stderr()] if stream.peek_stderr() else []
-                if sum(map(len, (*out, *errors))) > _OUTPUT_MOST:
-                    raise HeadraceError(f"{what} wrote more than {_OUTPUT_MOST} characters")
+                self.ask(what, partial(stream.write, chunk))
+            while stream.open:
+                frame = self.ask(what, lambda: stream.next(1))
+                if frame is not None:
+                    output.take(*frame)
                 if time.monotonic() > deadline:
                     raise HeadraceError(f"{what} did not end in {timeout_s:.0f} s")
-            status = _status(stream, what)
+            status = stream.status()
         finally:
             stream.close()
-        return subprocess.CompletedProcess(list(command), status, "".join(out), "".join(errors))
+        if status is None:
+            raise HeadraceError(f"Kubernetes: {what}: the connection to the API server was lost")
+        return subprocess.CompletedProcess(
+            list(command), status, output.text(STDOUT), output.text(STDERR)
+        )
 
 
 def _files(kubeconfig: str) -> list[Path]:
@@ -352,17 +375,6 @@ def _no_file(given: str | None) -> str:
         return "no kubeconfig: neither KUBECONFIG nor ~/.kube/config"
     where = f"nothing is at {printable(path)!r}"
     return f"no kubeconfig: {where}" if given else f"no kubeconfig: {where} (KUBECONFIG)"
-
-
-def _status(stream: Any, what: str) -> int:
-    """The exit status of a stream that ended; its connection may have ended first."""
-    try:
-        status = stream.returncode
-    except (KeyError, ValueError, TypeError, IndexError):
-        status = None
-    if status is None:
-        raise HeadraceError(f"Kubernetes: {what}: the connection to the API server was lost")
-    return int(status)
 
 
 def _told(why: Any) -> str:

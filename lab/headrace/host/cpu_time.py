@@ -8,6 +8,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+_CPUS_MOST = 8192  # CONFIG_NR_CPUS of x86
+
 
 def shield(pid: int) -> None:
     """Let other work on the machine not take a container's CPUs while it is measured.
@@ -45,7 +47,10 @@ def busy_seconds() -> float:
 
 
 def listed(text: str) -> Iterator[int]:
-    """0,2-3 as cpuset(7) writes it."""
+    """0,2-3 as cpuset(7) writes it. ValueError: more CPUs than a kernel has; who wrote it may be a
+    stranger's container."""
     for part in text.split(","):
         first, _, last = part.partition("-")
+        if int(last or first) >= _CPUS_MOST:
+            raise ValueError(f"CPU {(last or first)[:20]}; allowed: below {_CPUS_MOST}")
         yield from range(int(first), int(last or first) + 1)

@@ -19,10 +19,9 @@ from typing import Any
 import asyncssh
 
 from headrace.errors import HeadraceError
+from headrace.host.beat import BEAT_S, SILENT_S
 from headrace.host.tool import printable
 
-BEAT_S = 2.0  # between two signs of life
-SILENT_S = 20.0  # that either side waits for the other's
 _CONNECT_S = 30.0
 _END_S = 60.0  # that the program may take to undo what it did
 _CHUNK_BYTES = 1 << 16

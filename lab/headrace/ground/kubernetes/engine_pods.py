@@ -19,15 +19,17 @@ from headrace.ground.kubernetes.cut import SOCKETS, TESTER, Wire
 from headrace.ground.kubernetes.engine_manifests import ENGINE, OWN
 from headrace.ground.kubernetes.places import PLACE, place_in
 from headrace.ground.kubernetes.tunnel import Tunnel
-from headrace.ground.kubernetes.waiting import ended
+from headrace.ground.kubernetes.waiting import TOLD_S, ended_within, killed
+from headrace.ground.kubernetes.words import told_by
 from headrace.ground.wired.pair import beside
 from headrace.host.cluster import Cluster
+from headrace.host.cluster_stream import STDERR, CommandStream
 from headrace.host.cpu_time import listed
 from headrace.host.scheduling import Snapshot, Thread
 from headrace.host.tool import last_words, printable
 from headrace.record.pods import PodPlace
 
-_UP_S = 60.0
+_UP_S = 180.0  # one that dies is not waited for; one without CPUs of its own has what others leave
 _LOOK_S = 0.05
 _QUIT_S = 5.0
 _PLAN, _SOCKET = f"{OWN}/plan.json", f"{OWN}/control.sock"
@@ -47,6 +49,7 @@ _SCHEDULED = (
     "$(cat $t/schedstat); done; cat /proc/stat",
 )  # fmt: skip
 _TICK_NS = 10_000_000
+_FRAMES_MOST = 64  # of an engine's words that are looked at in one go
 
 
 class PodEngine:
@@ -55,15 +58,17 @@ class PodEngine:
     def __init__(self, cluster: Cluster, namespace: str, pod: str, node: str) -> None:
         self.cluster, self.namespace, self.pod, self.node = cluster, namespace, pod, node
         self.control: Control | None = None
-        self._stream: Any = None  # the engine's own: how it ended, and its last words
+        self._stream: CommandStream | None = None  # the engine's: how it ended, its last words
         self._tunnel: Tunnel | None = None
-        self._words = ""
+        self._words = b""
 
     def execute(self, *command: str, given: bytes | None = None) -> str:
         done = self.cluster.execute(
             self.namespace, self.pod, ENGINE, command, given=given, timeout_s=60
         )
         if done.returncode:
+            if killed(done.returncode) and (why := self._over(TOLD_S)) is not None:
+                raise EngineDied(why)
             words = last_words(done.stderr or done.stdout)
             raise HeadraceError(f"pod {self.pod}: {command[0]}: {words}")
         return done.stdout
@@ -75,7 +80,8 @@ class PodEngine:
         text = self.execute(
             "sed", "-n", "s/^Cpus_allowed_list:[[:space:]]*//p", "/proc/self/status"
         )
-        return sorted(listed(text.strip()))
+        with told_by(self.pod, "the list of its CPUs"):
+            return sorted(listed(text.strip()))
 
     def start(self, plan: Plan) -> None:
         self.put(plan.text.encode(), _PLAN)
@@ -100,26 +106,31 @@ class PodEngine:
     def ended(self) -> bool:
         if self._stream is None:
             return True
-        with contextlib.suppress(Exception):
-            self._stream.update(timeout=0)
-            if self._stream.peek_stderr():
-                self._words = (self._words + self._stream.read_stderr())[-4096:]
-        return not self._stream.is_open()
+        try:
+            for _ in range(_FRAMES_MOST):
+                if (frame := self._stream.next(0)) is None:
+                    break
+                if frame[0] == STDERR:
+                    self._words = (self._words + frame[1])[-4096:]
+        except Exception:  # the client's library has many of its own
+            self._stream.close()
+        return not self._stream.open
+
+    @property
+    def said_why(self) -> bool:
+        """Whether it ended by itself, with an exit status of its own."""
+        status = None if self._stream is None else self._stream.status()
+        return status is not None and not killed(status)
 
     def last_words(self) -> HeadraceError:
         """Why it does not answer: its pod's end says more than its engine's."""
         deadline = time.monotonic() + 1.0
         while not self.ended() and time.monotonic() < deadline:
             time.sleep(_LOOK_S)
-        pods = {one["metadata"]["name"]: one for one in self.cluster.pods(self.namespace)}
-        if self.pod not in pods:
-            return EngineDied(f"pod {self.pod} on {self.node}: somebody deleted it")
-        if (why := ended(self.cluster, pods[self.pod])) is not None:
+        status = None if self._stream is None else self._stream.status()
+        if (why := self._over(TOLD_S if status is None or killed(status) else 0)) is not None:
             return EngineDied(why)
-        status: int | None = None
-        with contextlib.suppress(Exception):
-            status = self._stream.returncode
-        lines = self._words.strip().splitlines()
+        lines = self._words.decode(errors="replace").strip().splitlines()
         if status == EXIT_BAD_INPUT and lines:
             place, _, problem = lines[-1].removeprefix("headrace-engine: ").partition(": ")
             return EngineRefused(place, printable(problem))
@@ -130,18 +141,15 @@ class PodEngine:
         words = printable(" | ".join(lines[-3:])) or "nothing on stderr"
         return EngineDied(f"pod {self.pod}: its engine died (exit status {status}): {words}")
 
+    def _over(self, within_s: float) -> str | None:
+        """How its pod came to its end, which the API server knows a moment later."""
+        return ended_within(self.cluster, self.namespace, {self.pod: self.node}, within_s)
+
     def scheduled(self, number: int) -> Snapshot:
         """`number`: threads of different pods may have one number."""
-        threads: dict[int, Thread] = {}
-        stolen: dict[int, int] = {}
-        for line in self.execute(*_SCHEDULED).splitlines():
-            name, *fields = line.split() or [""]
-            if name.startswith("cpu") and name != "cpu" and len(fields) > 7:
-                stolen[int(name[3:])] = int(fields[7]) * _TICK_NS
-            elif name.isdigit() and len(fields) >= 3 and fields[0].isdigit():
-                tid = number << 32 | int(name)
-                threads[tid] = Thread(int(fields[0]), int(fields[1]), int(fields[2]))
-        return Snapshot(threads, stolen)
+        text = self.execute(*_SCHEDULED)
+        with told_by(self.pod, "what its threads ran"):
+            return snapshot_in(text, number)
 
     def stop(self) -> None:
         """Ask; an engine whose client is gone ends by itself."""
@@ -157,9 +165,22 @@ class PodEngine:
             self._tunnel.close()
             self._tunnel = None
         if self._stream is not None:
-            with contextlib.suppress(Exception):
-                self._stream.close()
+            self._stream.close()
             self._stream = None
+
+
+def snapshot_in(text: str, number: int) -> Snapshot:
+    """`text`: what _SCHEDULED says."""
+    threads: dict[int, Thread] = {}
+    stolen: dict[int, int] = {}
+    for line in text.splitlines():
+        name, *fields = line.split() or [""]
+        if name.startswith("cpu") and name != "cpu" and len(fields) > 7:
+            stolen[int(name[3:])] = int(fields[7]) * _TICK_NS
+        elif name.isdigit() and len(fields) >= 3 and fields[0].isdigit():
+            tid = number << 32 | int(name)
+            threads[tid] = Thread(int(fields[0]), int(fields[1]), int(fields[2]))
+    return Snapshot(threads, stolen)
 
 
 class PodEngines(RunningEngine):
@@ -217,8 +238,15 @@ class PodEngines(RunningEngine):
         return self._gone()
 
     def _gone(self) -> HeadraceError:
-        """The first whose engine is over; else the tester's connection."""
+        """The first whose engine is over; else the tester's connection. Where no engine said why, a
+        pod that has ended does: its neighbours' connections may be lost before its own."""
         over = [one for one in self.engines.values() if one.ended()]
+        if not any(one.said_why for one in over):
+            first = self.engines[TESTER]
+            nodes = {one.pod: one.node for one in self.engines.values()}
+            why = ended_within(first.cluster, first.namespace, nodes, TOLD_S)
+            if why is not None:
+                return EngineDied(why)
         return (over or [self.engines[TESTER]])[0].last_words()
 
     def request(self, cmd: str, **arguments: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.ground.kubernetes.nodes import cores
+from headrace.ground.kubernetes.words import told_by
 from headrace.host.cpu_time import listed
 from headrace.record.bundle import write_whole
 from headrace.record.pods import PODS, DeployedPodPlaces, PodPlace
@@ -28,6 +29,11 @@ PLACE = (
 
 def place_in(text: str, pod: Mapping[str, Any], container: str, *, polls: bool) -> PodPlace:
     """`text`: what PLACE said in the container; `pod`: as the API server has it."""
+    with told_by(str(pod["metadata"]["name"]), "its place"):
+        return _place(text, pod, container, polls)
+
+
+def _place(text: str, pod: Mapping[str, Any], container: str, polls: bool) -> PodPlace:
     cpus: set[int] = set()
     memory: set[int] = set()
     nodes: dict[int, set[int]] = {}
@@ -43,7 +49,7 @@ def place_in(text: str, pod: Mapping[str, Any], container: str, *, polls: bool) 
             nodes[int(values[0])] = set(listed(values[1]))
         elif word == "device" and len(values) == 2:
             devices[values[0]] = int(values[1])
-        elif len(values) == 1 and values[0].isdigit():
+        elif word in ("nr_periods", "nr_throttled") and len(values) == 1:
             counts[word] = int(values[0])
     limit = _cpu_limit(pod, container)
     qos = str(pod.get("status", {}).get("qosClass", ""))

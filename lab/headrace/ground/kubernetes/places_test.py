@@ -22,7 +22,8 @@ throttled_time 12345
 def pod(cpu: str | None, qos: str) -> dict[str, Any]:
     limits = {} if cpu is None else {"cpu": cpu}
     container = {"name": "vnf", "resources": {"limits": limits}}
-    return {"spec": {"nodeName": "n", "containers": [container]}, "status": {"qosClass": qos}}
+    spec = {"nodeName": "n", "containers": [container]}
+    return {"metadata": {"name": "nat"}, "spec": spec, "status": {"qosClass": qos}}
 
 
 def test_what_a_node_gave_a_pod() -> None:

@@ -17,7 +17,14 @@ from headrace.ground.appliances.addressing import ContainerLayout, ContainerNode
 from headrace.ground.appliances.graph import ApplianceGraph, ChargeReading, Supply
 from headrace.ground.kubernetes.manifests import CONTAINER, PodNetwork, bridge_tag, manifests
 from headrace.ground.kubernetes.places import PLACE, place_in
-from headrace.ground.kubernetes.waiting import ended, make, wait_ready
+from headrace.ground.kubernetes.waiting import (
+    TOLD_S,
+    ended_within,
+    killed,
+    make,
+    wait_ready,
+)
+from headrace.ground.kubernetes.words import told_by
 from headrace.host.cluster import Cluster
 from headrace.host.cluster_owned import Sweep, owned
 from headrace.host.ledger import Ledger
@@ -56,10 +63,12 @@ class PodGraph(ApplianceGraph):
         network: PodNetwork,
         state: RunState,
         watch: Stopwatch,
+        *,
+        agents: bool = False,
     ) -> None:
         self.cluster, self.namespace = cluster, namespace
         self.layout, self.supplies, self.state = layout, supplies, state
-        self.network = network
+        self.network, self.agents = network, agents
         self.ledger = Ledger(state.path)
         self.watch = watch
         self.nodes: dict[str, str] = {}  # pod: its node
@@ -71,7 +80,8 @@ class PodGraph(ApplianceGraph):
     def _make(self) -> None:
         with self.watch.phase("making objects"):
             objects = manifests(self.namespace, self.layout, self.supplies, self.network)
-            self.ledger.note("cluster", owned(self.cluster, self.namespace, self._sweep()))
+            line = owned(self.cluster, self.namespace, self._sweep(), agents=self.agents)
+            self.ledger.note("cluster", line)
             make(self.cluster, self.namespace, objects)
         healthy = max(supply.definition.health_timeout_s for supply in self.supplies.values())
         with self.watch.phase("waiting for pods"):
@@ -104,19 +114,20 @@ class PodGraph(ApplianceGraph):
     ) -> subprocess.CompletedProcess[str]:
         """A pod that ended says more than the command that could not be run in it."""
         try:
-            return self.cluster.execute(
+            done = self.cluster.execute(
                 self.namespace, pod, CONTAINER, command, given=given, timeout_s=timeout_s
             )
         except HeadraceError:
             self._all_there()
             raise
+        if killed(done.returncode):
+            self._all_there()
+        return done
 
     def _all_there(self) -> None:
-        pods = {pod["metadata"]["name"]: pod for pod in self.cluster.pods(self.namespace)}
-        for name, node in self.nodes.items():
-            why = ended(self.cluster, pods[name]) if name in pods else "somebody deleted it"
-            if why is not None:
-                raise HeadraceError(why if name in pods else f"pod {name} on {node}: {why}")
+        why = ended_within(self.cluster, self.namespace, self.nodes, TOLD_S)
+        if why is not None:
+            raise HeadraceError(why)
 
     def give(self, file: Path, target: str) -> None:
         data = file.read_bytes()
@@ -140,24 +151,28 @@ class PodGraph(ApplianceGraph):
             for node in self.layout.containers
         }
         texts = self._each(("cat", "/proc/net/dev"))
-        return {
-            name: {d: c for d, c in device_counts(texts.get(name, "")).items() if d in devices}
-            for name, devices in wanted.items()
-        }
+        counts = {}
+        for name, devices in wanted.items():
+            with told_by(name, "/proc/net/dev"):
+                every = device_counts(texts.get(name, ""))
+            counts[name] = {device: c for device, c in every.items() if device in devices}
+        return counts
 
     def charge(self) -> ChargeReading:
         texts, at_s = self._each(_CHARGE), time.monotonic()
         groups: dict[str, float] = {}
-        of_nodes: dict[str, str] = {}
+        of_nodes: dict[str, tuple[str, str]] = {}
         for name, text in texts.items():
             first, _, rest = text.partition("\n")
             if first.isdigit():
-                groups[name] = int(first) / 1e9
-                of_nodes[self.nodes[name]] = rest
+                with told_by(name, "its CPU time"):
+                    groups[name] = int(first) / 1e9
+                of_nodes[self.nodes[name]] = name, rest
         stolen: dict[str, int] = {}
         busy = 0.0
-        for node, text in sorted(of_nodes.items()):
-            seconds, own = node_times(text)
+        for node, (name, text) in sorted(of_nodes.items()):
+            with told_by(name, "/proc/stat"):
+                seconds, own = node_times(text)
             busy += seconds
             stolen |= {f"{node}'s CPU {cpu}": ns for cpu, ns in own.items()}
         return ChargeReading(at_s, groups, busy, stolen)

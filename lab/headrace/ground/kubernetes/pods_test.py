@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import subprocess
 from typing import Any
 
 import pytest
 
+from headrace.engine.control import ControlLost
+from headrace.engine.engine import EngineDied
+from headrace.errors import HeadraceError
+from headrace.ground.kubernetes.cut import TESTER
+from headrace.ground.kubernetes.engine_pods import PodEngine, PodEngines
 from headrace.ground.kubernetes.nodes import in_registry
-from headrace.ground.kubernetes.pods import device_counts, namespace_of, node_times
-from headrace.ground.kubernetes.waiting import ended, hopeless
+from headrace.ground.kubernetes.pods import PodGraph, device_counts, namespace_of, node_times
+from headrace.ground.kubernetes.waiting import ended, ended_within, hopeless
 from headrace.host.cluster import Cluster
 from headrace.host.plumbing import InterfaceCount
 
@@ -76,6 +82,57 @@ def test_what_no_waiting_mends_is_said_at_once() -> None:
     ]})  # fmt: skip
     assert hopeless(full, 1) is None
     assert hopeless(full, 60) == "pod nat: no node has room for it: 2 Insufficient cpu."
+
+
+class Lagging(Silent):
+    """A kubelet tells the API server a moment after its container ended."""
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+
+    def pods(self, namespace: str, chosen: str = "") -> list[dict[str, Any]]:
+        self.looks -= 1
+        over = {"terminated": {"reason": "Error", "exitCode": 137}}
+        return [container(over if self.looks < 0 else {"running": {}})]
+
+    def execute(self, *way: Any, **how: Any) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(way[3], 137, "", "")
+
+
+def test_a_command_that_its_containers_end_killed_says_so() -> None:
+    """Not that the command failed without a word."""
+    why = r"^pod nat: its container vnf ended \(Error, exit status 137\)"
+    engine = PodEngine(Lagging(2), "headrace-t", "nat", "node1")
+    with pytest.raises(EngineDied, match=why):
+        engine.cpus()
+    graph = PodGraph.__new__(PodGraph)
+    graph.cluster, graph.namespace, graph.nodes = Lagging(2), "headrace-t", {"nat": "node1"}
+    with pytest.raises(
+        HeadraceError, match=r"^pod nat: its container vnf ended \(Error, exit status"
+    ):
+        graph._execute("nat", ("true",))
+
+
+def test_the_pod_that_ended_is_named_and_not_its_neighbour_whose_connection_was_lost() -> None:
+    """The tester's memif is gone before anybody knows why."""
+
+    class Both(Lagging):
+        def pods(self, namespace: str, chosen: str = "") -> list[dict[str, Any]]:
+            [one] = super().pods(namespace, chosen)
+            goes_on = pod({"phase": "Running"})
+            goes_on["metadata"]["name"] = TESTER
+            return [goes_on, one]
+
+    engines = PodEngines.__new__(PodEngines)
+    cluster = Both(2)
+    engines.engines = {n: PodEngine(cluster, "n", n, "node1") for n in (TESTER, "nat")}
+    gone = engines.lost(ControlLost("engine: closed the control socket"))
+    assert str(gone).startswith("pod nat: its container vnf ended (Error, exit status 137)")
+
+
+def test_a_pod_that_is_gone_is_named() -> None:
+    gone = ended_within(Lagging(9), "n", {"nat": "node1", "ids": "node2"}, 0)
+    assert gone == "pod ids on node2: somebody deleted it"
 
 
 def test_a_namespace_is_a_label_of_its_own() -> None:

@@ -14,6 +14,8 @@ from headrace.host.tool import printable
 
 _LOOK_S = 0.3
 _ACCOUNT_S = 20.0
+TOLD_S = 5.0  # by a kubelet, that a container has ended; it looks each second
+_SIGNALLED = 128  # exit statuses above are those of signals, as shells and runtimes tell them
 _PLACED_S = 30.0  # for a scheduler to find room, which may become free
 # Why a container waits, where more waiting helps nobody.
 _HOPELESS = frozenset(
@@ -46,7 +48,7 @@ def wait_ready(cluster: Cluster, namespace: str, count: int, seconds: float) -> 
     began = time.monotonic()
     while True:
         pods = cluster.pods(namespace)
-        waiting = [pod for pod in pods if not _ready(pod)]
+        waiting = [pod for pod in pods if not ready(pod)]
         if len(pods) == count and not waiting:
             return {name_of(pod): pod["spec"]["nodeName"] for pod in pods}
         waited = time.monotonic() - began
@@ -62,7 +64,7 @@ def name_of(pod: Pod) -> str:
     return str(pod["metadata"]["name"])
 
 
-def _ready(pod: Pod) -> bool:
+def ready(pod: Pod) -> bool:
     return any(
         one["type"] == "Ready" and one["status"] == "True"
         for one in pod.get("status", {}).get("conditions", ())
@@ -94,6 +96,28 @@ def ended(cluster: Cluster, pod: Pod) -> str | None:
                 f"{over['exitCode']})" + (f": {words}" if words else "")
             )
     return None
+
+
+def killed(status: int) -> bool:
+    """Whether a command's exit status is that of a signal: its container may have ended."""
+    return status > _SIGNALLED
+
+
+def ended_within(
+    cluster: Cluster, namespace: str, nodes: Mapping[str, str], within_s: float
+) -> str | None:
+    """How one of these pods came to its end; None: none has, within this time. `nodes`: of each."""
+    deadline = time.monotonic() + within_s
+    while True:
+        pods = {name_of(pod): pod for pod in cluster.pods(namespace)}
+        for name, node in nodes.items():
+            if name not in pods:
+                return f"pod {name} on {node}: somebody deleted it"
+            if (why := ended(cluster, pods[name])) is not None:
+                return why
+        if time.monotonic() >= deadline:
+            return None
+        time.sleep(_LOOK_S)
 
 
 def hopeless(pod: Pod, waited_s: float) -> str | None:
