@@ -31,6 +31,8 @@ _CONTAINER = "command"
 _MAP = "files"
 _FILES_MOST = 1 << 20  # bytes of a ConfigMap
 _MEMORY_MB = 1024
+_UNPACKED_MOST = 256 << 20  # bytes that a point may leave
+_FILES_UNPACKED_MOST = 10_000
 _NOBODY = 65534
 _NAME_MOST = 40
 _LOOK_S = 1.0
@@ -215,11 +217,19 @@ def _parted(words: str, job: str) -> tuple[str, bytes]:
 
 
 def unpack(archive: bytes, folder: Path) -> None:
-    """A tar archive's files into a new folder; nothing but files of names below it."""
+    """A tar archive's files into a new folder; nothing but files of names below it, and no more
+    than a point may leave: what is packed may be a thousand times as large."""
     folder.mkdir()
+    left, files = _UNPACKED_MOST, 0
     try:
-        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
+        with tarfile.open(fileobj=io.BytesIO(archive), mode="r|gz") as tar:
             for member in tar:
+                left, files = left - member.size, files + 1
+                if left < 0 or member.size < 0 or files > _FILES_UNPACKED_MOST:
+                    raise HeadraceError(
+                        f"Kubernetes: a job left more than {_UNPACKED_MOST} bytes or "
+                        f"{_FILES_UNPACKED_MOST} files"
+                    )
                 inside = PurePosixPath(member.name)
                 if member.isdir():
                     continue
@@ -230,5 +240,5 @@ def unpack(archive: bytes, folder: Path) -> None:
                 target = folder / inside
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(content.read())
-    except (tarfile.TarError, EOFError, zlib.error, OSError) as why:
+    except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError) as why:
         raise HeadraceError(f"Kubernetes: what a job left cannot be unpacked: {why}") from None

@@ -125,6 +125,33 @@ def test_an_archive_writes_in_its_folder_only(tmp_path: Path, name: str) -> None
         unpack(data.getvalue(), tmp_path / "folder")
 
 
+def test_an_archive_that_is_far_larger_unpacked_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is a thousandth of itself as it comes; of what is refused, none is written."""
+    monkeypatch.setattr(jobs_module, "_UNPACKED_MOST", 16 << 20)
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w:gz") as tar:
+        for name in ("a", "b"):
+            one = tarfile.TarInfo(name)
+            one.size = jobs_module._UNPACKED_MOST // 2 + 1
+            tar.addfile(one, Zeros(one.size))
+    assert len(data.getvalue()) < 1 << 20
+    with pytest.raises(HeadraceError, match="a job left more than 16777216 bytes"):
+        unpack(data.getvalue(), tmp_path / "folder")
+    assert not (tmp_path / "folder" / "b").exists()
+
+
+class Zeros(io.RawIOBase):
+    def __init__(self, size: int) -> None:
+        self.left = size
+
+    def read(self, size: int = -1) -> bytes:
+        size = min(size, self.left)
+        self.left -= size
+        return bytes(size)
+
+
 def test_two_points_never_have_one_name() -> None:
     names = {jobs_module._name(one) for one in ("a_b-1", "a-b-1", "A-b-1", "x" * 90, "x" * 91)}
     assert len(names) == 5
