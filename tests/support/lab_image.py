@@ -4,12 +4,15 @@ which has the engine. A release takes minutes to build; this takes seconds."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 import sysconfig
 from pathlib import Path
 
 from conftest import REPO
+from headrace.errors import HeadraceError
+from headrace.host import programs
 
 NAME = "localhost/headrace/lab:test"
 # What no prediction loads, and what only developers need.
@@ -18,10 +21,11 @@ LEFT_OUT = (
     "pip", "pymdownx", "ruff*", "scapy", "setuptools", "__pycache__",
 )  # fmt: skip
 CONTAINERFILE = """FROM {engine}
-RUN apt-get update && apt-get install -y --no-install-recommends python3 \\
+RUN apt-get update && apt-get install -y --no-install-recommends python3 libbpf1 \\
     && rm -rf /var/lib/apt/lists/*
 COPY site /opt/site
 COPY headrace /opt/headrace
+COPY programs /usr/bin/
 RUN printf '#!/bin/sh\\nexec python3 -m headrace "$@"\\n' >/usr/bin/headrace \\
     && chmod 755 /usr/bin/headrace
 ENV PYTHONPATH=/opt/headrace/lab:/opt/site
@@ -37,6 +41,10 @@ def build(engine: str, folder: Path) -> str:
         shutil.copytree(
             REPO / name, folder / "headrace" / name, ignore=shutil.ignore_patterns("__pycache__")
         )
+    (folder / "programs").mkdir()
+    for name in ("headrace-trace", "headrace-cores"):  # built where clang is
+        with contextlib.suppress(HeadraceError):
+            shutil.copy2(programs.find_beside_tracer(name), folder / "programs")
     (folder / "Containerfile").write_text(CONTAINERFILE.format(engine=engine))
     subprocess.run(
         ["podman", "--runtime", "runc", "build", "--quiet", "--isolation=chroot", "--network=host",

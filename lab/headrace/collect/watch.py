@@ -13,20 +13,23 @@ stack trace of trial 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 from pydantic import RootModel
 
-from headrace.collect import collectors
+from headrace.collect import Collector, collectors
 from headrace.collect.collector import Held, Targets, WatchedProcess
+from headrace.collect.elsewhere import Elsewhere, TracesPackets
 from headrace.collect.sampler import Sampler
-from headrace.collect.stack.tracer import Tracer
+from headrace.collect.stack.tracer import tracing
 from headrace.errors import HeadraceError
 from headrace.record.frozen import Record
 from headrace.record.own import sample_record
 from headrace.spec.collect import Collect
+
+Traced = Callable[[Sequence[str]], AbstractContextManager[TracesPackets]]
 
 STACK, STACK_ABSENT, TRIALS = "stack.json", "stack-absent.txt", "trials.json"
 
@@ -57,8 +60,11 @@ def stack_file(trial: int | None = None) -> str:
 class Watch:
     """What notes the trials. Without layers it does nothing."""
 
-    def __init__(self, sampler: Sampler | None, folder: Path, trace: float = 0.0) -> None:
+    def __init__(
+        self, sampler: Sampler | None, folder: Path, trace: float = 0.0, tracing: Traced = tracing
+    ) -> None:
         self._sampler, self._folder, self._trace = sampler, folder, trace
+        self._tracing = tracing
         self._trials: list[Watched] = []
 
     @contextmanager
@@ -66,7 +72,7 @@ class Watch:
         if self._sampler is None:
             yield
             return
-        with _traced(self._trace, self._folder, number):
+        with _traced(self._trace, self._folder, number, self._tracing):
             begin = self._sampler.now()
             yield
             self._sampler.now()
@@ -78,40 +84,53 @@ class Watch:
 
 @contextmanager
 def watching(
-    wanted: Collect, targets: Targets, folder: Path, *, each_trial: bool = False
+    wanted: Collect,
+    targets: Targets,
+    folder: Path,
+    *,
+    each_trial: bool = False,
+    elsewhere: Elsewhere | None = None,
 ) -> Iterator[Watch]:
     """`each_trial`: packets are traced in the trials that are noted, each by itself; else all the
-    time."""
+    time. `elsewhere`: where the deployment is not on this machine."""
     if not wanted.layers:
         yield Watch(None, folder)
         return
-    chosen = collectors(targets, wanted.layers)
+    by = tracing if elsewhere is None else elsewhere.tracing
+    chosen: Sequence[Collector]
+    if elsewhere is None:
+        chosen = collectors(targets, wanted.layers)
+    else:
+        chosen = elsewhere.collectors(wanted.layers)
     with Sampler(chosen, folder, wanted.period) as sampler:
         if each_trial:
-            yield Watch(sampler, folder, wanted.trace)
+            yield Watch(sampler, folder, wanted.trace, by)
             return
-        with _traced(wanted.trace, folder):
+        with _traced(wanted.trace, folder, None, by):
             yield Watch(sampler, folder)
 
 
 @contextmanager
-def _traced(share: float, folder: Path, trial: int | None = None) -> Iterator[None]:
+def _traced(share: float, folder: Path, trial: int | None, by: Traced) -> Iterator[None]:
     """That packets cannot be traced is said in the folder, and ends no measurement."""
     if not share:
         yield
         return
-    try:
-        tracer = Tracer(["--softirq", "--stats", "--buckets", "--sample", repr(share)])
-        tracer.__enter__()
-    except HeadraceError as why:
-        (folder / STACK_ABSENT).write_text(f"{why}\n")
+    with ExitStack() as stack:
+        try:
+            options = ("--softirq", "--stats", "--buckets", "--sample", repr(share))
+            tracer = stack.enter_context(by(options))
+        except HeadraceError as why:
+            (folder / STACK_ABSENT).write_text(f"{why}\n")
+            yield
+            return
         yield
-        return
-    try:
-        yield
-        (folder / stack_file(trial)).write_text(tracer.stop().model_dump_json(by_alias=True) + "\n")
-    finally:
-        tracer.__exit__(None, None, None)
+        try:
+            trace = tracer.stop()
+        except HeadraceError as why:
+            (folder / STACK_ABSENT).write_text(f"{why}\n")
+            return
+        (folder / stack_file(trial)).write_text(trace.model_dump_json(by_alias=True) + "\n")
 
 
 def targets_of(

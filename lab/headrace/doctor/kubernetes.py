@@ -28,6 +28,8 @@ _RIGHTS = (
     ("get", "pods/log", ""),
     ("create", "pods/exec", ""),
     ("list", "nodes", ""),
+    ("create", "daemonsets", "apps"),
+    ("delete", "daemonsets", "apps"),
     ("create", "configmaps", ""),
     ("create", "jobs", "batch"),
     ("get", "jobs", "batch"),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import BaseModel
 
 from headrace.collect.collector import Targets
+from headrace.collect.elsewhere import Elsewhere
 from headrace.engine.counts import EngineInfo
 from headrace.engine.plan_document import PlanEngine
 from headrace.host.state import RunState
@@ -125,6 +126,9 @@ class Deployed(Protocol):
     def parts(self) -> Targets:
         """Processes, control groups, bridges that belong to it, for the collectors."""
 
+    def elsewhere(self) -> Elsewhere | None:
+        """Is what reads its layers where it runs; None: this machine's collectors do."""
+
     def verify(self) -> Sequence[Finding]:
         """The path proved end to end, before anything is measured; raises when there is none."""
 
@@ -164,6 +168,9 @@ class Deployed(Protocol):
 
 class TrialsOnly:
     """A deployment that has no more than trials, unless it says otherwise."""
+
+    def elsewhere(self) -> Elsewhere | None:
+        return None
 
     def looking(self) -> Looking | None:
         return None

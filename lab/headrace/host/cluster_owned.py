@@ -13,6 +13,7 @@ from headrace.errors import HeadraceError
 from headrace.host.cluster import MANAGED, Cluster
 from headrace.record.frozen import Record
 
+AGENTS = "headrace-agents"
 _SWEPT_S = 60.0
 _LOOK_S = 0.3
 # Bridges of this name's beginning, without ports by now: CNI's plugin makes them, and removes none.
@@ -44,11 +45,16 @@ class OwnedNamespace(Record):
     context: str | None
     namespace: str
     sweep: Sweep | None = None
+    agents: bool = False  # whether a DaemonSet AGENTS may be there, which makes its pods again
 
 
-def owned(cluster: Cluster, namespace: str, sweep: Sweep | None) -> str:
+def owned(cluster: Cluster, namespace: str, sweep: Sweep | None, *, agents: bool = False) -> str:
     return OwnedNamespace(
-        kubeconfig=cluster.kubeconfig, context=cluster.context, namespace=namespace, sweep=sweep
+        kubeconfig=cluster.kubeconfig,
+        context=cluster.context,
+        namespace=namespace,
+        sweep=sweep,
+        agents=agents,
     ).model_dump_json()
 
 
@@ -61,6 +67,8 @@ def remove(name: str) -> bool:
     failure: HeadraceError | None = None
     if one.sweep is not None:
         try:
+            if one.agents:
+                cluster.delete_daemon_set(one.namespace, AGENTS)
             sweep(cluster, one.namespace, one.sweep)
         except HeadraceError as why:
             failure = why

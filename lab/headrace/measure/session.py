@@ -337,8 +337,9 @@ class Session:
         with contextlib.ExitStack() as stack:
             with self.stopwatch.phase("collectors"):
                 watched = watching(
-                    point.study.collect, deployed.parts(), folder, each_trial=each_trial
-                )
+                    point.study.collect, deployed.parts(), folder, each_trial=each_trial,
+                    elsewhere=deployed.elsewhere(),
+                )  # fmt: skip
                 watch = stack.enter_context(watched)
             try:
                 yield watch

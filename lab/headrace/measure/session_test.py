@@ -121,6 +121,9 @@ class Fake:
     def parts(self) -> Targets:
         return Targets()
 
+    def elsewhere(self) -> None:
+        return None
+
     def verify(self) -> Sequence[Finding]:
         return ()
 

@@ -24,7 +24,8 @@ class Kubernetes(Spec):
     Points go to `nodes` in turn, all that are ready unless given; `place` says where single pods
     go. `registry` stands before the names of images. `cpus`: of each engine's pod, exclusive where
     the kubelet's CPU manager is static; 0: none of its own. `pod_cpus`: of single pods (tester,
-    vnf1, vnf2, ...).
+    vnf1, vnf2, ...). `agent`: an image of headrace, by which the study's `collect` is read on the
+    nodes; without one no layers are.
     """
 
     context: str | None = None
@@ -34,6 +35,7 @@ class Kubernetes(Spec):
     nodes: Annotated[tuple[NodeName, ...], BeforeValidator(listed)] = ()
     place: dict[str, NodeName] = Field(default_factory=dict)
     registry: str | None = None
+    agent: str | None = None
     cpus: Annotated[Count, Field(ge=0, le=64)] = 1
     pod_cpus: dict[str, Annotated[Count, Field(ge=0, le=64)]] = Field(default_factory=dict)
 

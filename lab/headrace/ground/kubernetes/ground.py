@@ -9,11 +9,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import starmap
 
+from headrace.collect.elsewhere import Elsewhere
 from headrace.errors import BadInput, bad_value
 from headrace.ground.appliances.expanded import expand_study
 from headrace.ground.appliances.ground import AppliancePoint, Running, inputs
 from headrace.ground.contract import AboutCluster, Checked, Site
-from headrace.ground.kubernetes.manifests import Attachment, PodNetwork, manifests
+from headrace.ground.kubernetes.agents import agents_on
+from headrace.ground.kubernetes.manifests import (
+    Attachment,
+    PodNetwork,
+    bridge_tag,
+    manifests,
+)
 from headrace.ground.kubernetes.nodes import ClusterNodes, in_registry
 from headrace.ground.kubernetes.own_chains import PodChains
 from headrace.ground.kubernetes.places import note
@@ -25,7 +32,10 @@ from headrace.spec.kubernetes import Kubernetes
 from headrace.spec.study import Study
 
 _KINDS: dict[str, Attachment] = {"bridge": "bridge", "macvlan": "macvlan", "sriov": "sriov"}
-_NOT_SAMPLED = "layers are not sampled in pods: what each used is its control group's CPU time"
+_NOT_SAMPLED = (
+    "layers are not sampled in pods, as ground.kubernetes.agent names no image of headrace: what "
+    "each used is its control group's CPU time"
+)
 
 
 class KubernetesGround:
@@ -58,7 +68,7 @@ class KubernetesGround:
                 left_out.setdefault(str(why), []).append(point.name)
                 continue
             own = replace(point, supplies=supplies)
-            points.append(PodPoint(doc, expanded, own, network, nodes, len(points)))
+            points.append(PodPoint(doc, expanded, own, network, nodes, len(points), given.agent))
         if not any(point.offers for point in points):
             raise BadInput(f"{doc.place}: no point of it can be pods: {next(iter(left_out))}")
         return Checked(
@@ -66,7 +76,10 @@ class KubernetesGround:
             inputs=inputs(doc, expanded.study),
             seconds=None,
             interleaved=False,
-            notes=[_NOT_SAMPLED, *starmap(_left_out, left_out.items())],
+            notes=[
+                *([] if given.agent else [_NOT_SAMPLED]),
+                *starmap(_left_out, left_out.items()),
+            ],
             lacking=nodes.lacking(),
         )
 
@@ -97,6 +110,7 @@ class PodPoint(AppliancePoint):
     network: PodNetwork = field(default_factory=lambda: PodNetwork("bridge"))
     nodes: ClusterNodes = field(default_factory=lambda: ClusterNodes(Kubernetes()))
     number: int = 0
+    agent: str | None = None  # the image of headrace that reads layers
 
     @property
     def execution(self) -> str:
@@ -104,7 +118,10 @@ class PodPoint(AppliancePoint):
 
     @property
     def study(self) -> Study:
-        """The study without the layers of the lab's own machine, where nothing of it runs."""
+        """The study without layers where no agent reads them: nothing of it runs on the lab's own
+        machine."""
+        if self.agent is not None:
+            return super().study
         return super().study.model_copy(update={"collect": Collect(layers=())})
 
     @contextmanager
@@ -115,19 +132,33 @@ class PodPoint(AppliancePoint):
         point, namespace = self.point, namespace_of(self.study.name)
         graph = PodGraph(
             self.nodes.cluster, namespace, point.layout, point.supplies, network, site.state,
-            site.stopwatch,
+            site.stopwatch, agents=self.agent is not None,
         )  # fmt: skip
+        tag = bridge_tag(namespace) if network.kind == "bridge" else None
         with ThreadPoolExecutor(1) as pool, graph as deployed:
-            yield RunningPods(deployed, self, pool)
+            reading = agents_on(
+                deployed.cluster, namespace, self.agent, self.study.collect, site.stopwatch, tag
+            )
+            with reading as elsewhere:
+                yield RunningPods(deployed, self, pool, elsewhere)
             note(site.bundle, f"{self.execution}, {self.chain}", deployed.places())
 
 
 class RunningPods(Running):
     """Pods that are up, under their loads."""
 
-    def __init__(self, deployed: PodGraph, point: PodPoint, pool: ThreadPoolExecutor) -> None:
+    def __init__(
+        self,
+        deployed: PodGraph,
+        point: PodPoint,
+        pool: ThreadPoolExecutor,
+        elsewhere: Elsewhere | None,
+    ) -> None:
         super().__init__(deployed, point.point.workloads, pool)
-        self._pods, self._nodes = deployed, point.nodes
+        self._pods, self._nodes, self._elsewhere = deployed, point.nodes, elsewhere
+
+    def elsewhere(self) -> Elsewhere | None:
+        return self._elsewhere
 
     @property
     def notes(self) -> Sequence[str]:

@@ -10,18 +10,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headrace.collect.collector import Targets
+from headrace.collect.elsewhere import Elsewhere
 from headrace.engine.describe import describe
 from headrace.engine.engine import EngineRefused
 from headrace.engine.place import PlacedSegment, Placement
 from headrace.engine.plan_compiler import check_nodes, compile_plan, direct_plan
 from headrace.engine.plan_document import Plan
 from headrace.engine.reading import Reading
+from headrace.engine.running import RunningEngine
 from headrace.engine.traffic import refusal
 from headrace.ground import catalogue
 from headrace.ground.contract import AboutCluster, Checked, Site
 from headrace.ground.engine_check import PlanCheck, input_files
-from headrace.ground.floor import Floors
+from headrace.ground.floor import Floor, Floors
 from headrace.ground.inline import DeployedEngine, EnginePoint, engine_of, policy_drops
+from headrace.ground.kubernetes.agents import agents_on
 from headrace.ground.kubernetes.cut import TESTER, PlanCut, Wire, cut, on_cpus, pod_of
 from headrace.ground.kubernetes.engine_manifests import (
     OWN,
@@ -69,6 +72,8 @@ class EnginePodsPoint(EnginePoint):
 
     @property
     def study(self) -> Study:
+        if self.given.agent is not None:
+            return self.experiment.study
         return self.experiment.study.model_copy(update={"collect": Collect(layers=())})
 
     @property
@@ -112,8 +117,13 @@ class EnginePodsPoint(EnginePoint):
                 )  # fmt: skip
                 with site.stopwatch.phase("starting engines"):
                     running = PodEngines(engines, ready.cut.plans, ready.cut.wires)
-                with running:
-                    yield DeployedPods(ready, site, running, ready.cut.together, floor)
+                tester = engines[TESTER]
+                reading = agents_on(
+                    tester.cluster, tester.namespace, self.given.agent, self.study.collect,
+                    site.stopwatch,
+                )  # fmt: skip
+                with running, reading as elsewhere:
+                    yield DeployedPods(ready, site, running, ready.cut.together, floor, elsewhere)
                     note(site.bundle, f"{self.execution}, {self.chain}", running.places())
             except EngineRefused as error:
                 raise refusal(error.place, error.problem, self.experiment, self.doc) from None
@@ -127,7 +137,8 @@ class EnginePodsPoint(EnginePoint):
         how = self._how(node)
         with site.stopwatch.phase("waiting for pods"):
             sweep = Sweep(nodes=(node,), image=how.image, folder=folder_of(how.namespace))
-            ledger.note("cluster", owned(cluster, how.namespace, sweep))
+            line = owned(cluster, how.namespace, sweep, agents=self.given.agent is not None)
+            ledger.note("cluster", line)
             make(cluster, how.namespace, engine_manifests(self.cut, how))
             where = wait_ready(cluster, how.namespace, len(self.cut.plans), _READY_S)
         engines = {
@@ -192,6 +203,21 @@ class DeployedPods(DeployedEngine):
     """The engines of all pods are one engine to whoever asks them."""
 
     point: EnginePodsPoint
+
+    def __init__(
+        self,
+        point: EnginePodsPoint,
+        site: Site,
+        engine: RunningEngine,
+        plan: Plan,
+        floor: Floor | None,
+        elsewhere: Elsewhere | None,
+    ) -> None:
+        super().__init__(point, site, engine, plan, floor)
+        self._elsewhere = elsewhere
+
+    def elsewhere(self) -> Elsewhere | None:
+        return self._elsewhere
 
     def about(self) -> AboutCluster:
         return self.point.nodes.about(self.engine.info())

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import headrace
+from headrace.collect.served import ServedLayers
 from headrace.engine.engine import SHARE_IDLE, SHARE_MEASURING, Engine, EngineRefused, set_share
 from headrace.engine.place import HERE, usable_cpus
 from headrace.engine.plan_document import Plan
@@ -33,10 +34,10 @@ from headrace.errors import HeadraceError
 from headrace.ground.wired.devices import answers
 from headrace.ground.wired.here import Here
 from headrace.host import interrupts
+from headrace.host.beat import SILENT_S
 from headrace.host.exclusive import HeldLcores
 from headrace.host.memory import Memory, provide
 from headrace.host.programs import find_engine
-from headrace.host.ssh import SILENT_S
 from headrace.host.state import RunState, clean, dpdk_prefix, run_state
 from headrace.spec.deployment import Deployment
 from headrace.spec.testbed import device_of
@@ -117,11 +118,14 @@ class Agent:
         self._engines: dict[str, Engine] = {}
         self._lcores: HeldLcores | None = None
         self._memory: Memory | None = None
+        self._layers = ServedLayers()
         self._calls: Mapping[str, Callable[..., Answer]] = {
             "hello": self.hello, "ports": self.ports, "hold": self.hold, "provide": self.provide,
             "file": self.file, "ready": self.ready, "begin": self.begin, "end": self.end,
             "shield": self.shield, "threads": self.threads, "interfaces": self.interfaces,
-            "undo": self.undo, "about": self.about,
+            "undo": self.undo, "about": self.about, "watch": self._layers.watch,
+            "sample": self._layers.sample, "trace": self._layers.trace,
+            "traced": self._layers.traced,
         }  # fmt: skip
 
     def answered(self, line: bytes) -> Answer:
@@ -131,7 +135,8 @@ class Agent:
             cmd, to = asked.pop("cmd"), asked.pop("engine", None)
             if to is not None:
                 return self._engines[to].relayed(cmd, **asked)
-            return self._calls[cmd](**asked)
+            answer = self._calls[cmd](**asked)
+            return answer if isinstance(answer, bytes) else _SAY | answer
         except HeadraceError as error:
             return _refused(str(error))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -214,6 +219,7 @@ class Agent:
         return _SAY | {"environment": self._about(self._engines[name], note)}
 
     def close(self) -> None:
+        self._layers.close()
         for one in self._engines.values():
             one.close()
         self._here.undo()

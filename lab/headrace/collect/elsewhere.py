@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layers of servers that are not this machine, each read by an agent there: the same collectors,
+asked for one sample at a time.
+
+What a place is called there gets its server's name: `cpu0@node1`. Places of what belongs to the
+experiment, which was named by who deployed it, stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Annotated, Any, Literal, Protocol, TypeVar
+
+from pydantic import ConfigDict, Field
+
+from headrace.collect.collector import Collector, MetricValue
+from headrace.collect.stack.result import StackTrace
+from headrace.errors import HeadraceError
+from headrace.record.frozen import Record
+from headrace.spec.collect import Layer
+
+A = TypeVar("A", bound=Record)
+Number = Annotated[float, Field(allow_inf_nan=False)]  # JSON of Python's has others
+
+
+class LayerThere(Record):
+    """Whether a layer can be read there."""
+
+    refused: str | None = None
+    absent: dict[str, str] = Field(default_factory=dict)
+
+
+class LayersThere(Record):
+    """What an agent answers to `watch`."""
+
+    ok: Literal[True]
+    layers: dict[Layer, LayerThere]
+
+
+class SampleThere(Record):
+    """What an agent answers to `sample`. `cpu_ns`: what its readings of the layer took so far."""
+
+    ok: Literal[True]
+    values: tuple[tuple[str, str, Number, Literal["counter", "gauge"]], ...]
+    cpu_ns: int
+
+
+class TraceThere(Record):
+    """What an agent answers to `traced`."""
+
+    ok: Literal[True]
+    trace: StackTrace
+
+
+class AnsweredThere(Record):
+    """What an agent answers that did what it was asked."""
+
+    ok: Literal[True]
+
+
+class HelloThere(Record):
+    """What an agent answers to `hello`, of which the version is read here."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    version: str
+
+
+class AskedAgent(Protocol):
+    """An agent of one server. Raises HeadraceError where it refuses, or no answer comes."""
+
+    @property
+    def turn(self) -> AbstractContextManager[Any]:
+        """Is held from a request to its answer."""
+
+    def send(self, cmd: str, **arguments: object) -> None: ...
+    def receive_as(self, cmd: str, kind: type[A]) -> A: ...
+
+
+class TracesPackets(Protocol):
+    def stop(self) -> StackTrace: ...
+
+
+class Elsewhere(Protocol):
+    """What reads a deployment's layers where it runs."""
+
+    def collectors(self, layers: Collection[Layer]) -> Sequence[Collector]: ...
+    def tracing(self, options: Sequence[str]) -> AbstractContextManager[TracesPackets]:
+        """Packets' ways, followed until `stop`; HeadraceError: why they cannot be."""
+
+
+class RefusedElsewhere:
+    """Nothing can be read there: why."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def collectors(self, layers: Collection[Layer]) -> Sequence[Collector]:
+        return [
+            ElsewhereCollector(layer, {}, {"": LayerThere(refused=self._why)}, ())
+            for layer in layers
+        ]
+
+    def tracing(self, options: Sequence[str]) -> AbstractContextManager[TracesPackets]:
+        raise HeadraceError(self._why)
+
+
+class ElsewhereCollector:
+    """One layer of all servers. One whose agent is lost is left out from then on, and is said to be
+    absent: what was measured is not lost with it."""
+
+    def __init__(
+        self,
+        layer: Layer,
+        agents: Mapping[str, AskedAgent],
+        there: Mapping[str, LayerThere],
+        own: Collection[str],
+    ) -> None:
+        """`own`: names of what belongs to the experiment."""
+        self.layer, self._there, self._own = layer, there, frozenset(own)
+        self._agents = {name: one for name, one in agents.items() if there[name].refused is None}
+        self._lost: dict[str, str] = {}
+
+    def refusal(self) -> str | None:
+        if self._agents or self._lost:
+            return None
+        return _joined({name: str(one.refused) for name, one in self._there.items()})
+
+    def absent(self) -> dict[str, str]:
+        why: dict[str, dict[str, str]] = {}
+        for server, one in self._there.items():
+            for metric, text in one.absent.items():
+                why.setdefault(metric, {})[server] = text
+            if one.refused is not None:
+                why.setdefault(f"server {server}", {})[server] = one.refused
+        lost = {f"server {server}": text for server, text in self._lost.items()}
+        return {metric: _joined(texts) for metric, texts in why.items()} | lost
+
+    def read(self) -> Iterator[MetricValue]:
+        for server, answer in self._answers().items():
+            for metric, place, value, kind in answer.values:
+                yield MetricValue(metric, self._place(place, server), value, kind)
+            yield MetricValue("collector_cpu_ns", server, answer.cpu_ns)
+
+    def _answers(self) -> dict[str, SampleThere]:
+        """All are asked before the first answer is awaited."""
+        answers: dict[str, SampleThere] = {}
+        with ExitStack() as turns:
+            for server, agent in list(self._agents.items()):
+                turns.enter_context(agent.turn)
+                with self._losing(server):
+                    agent.send("sample", layer=self.layer)
+            for server, agent in list(self._agents.items()):
+                with self._losing(server):
+                    answers[server] = agent.receive_as("sample", SampleThere)
+        return answers
+
+    @contextmanager
+    def _losing(self, server: str) -> Iterator[None]:
+        try:
+            yield
+        except HeadraceError as why:
+            self._lost[server] = f"from then on: {why}"
+            del self._agents[server]
+
+    def _place(self, place: str, server: str) -> str:
+        if place.partition("/")[0] in self._own:
+            return place
+        return f"{place}@{server}" if place else server
+
+    def close(self) -> None:
+        """Agents are who started them's to end."""
+
+
+def _joined(texts: Mapping[str, str]) -> str:
+    """By server, unless all say the same."""
+    if len(set(texts.values())) == 1:
+        return next(iter(texts.values()))
+    return "; ".join(f"{server}: {text}" for server, text in texts.items())

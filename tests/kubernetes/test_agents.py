@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layers of pods, read by agents on a real cluster's nodes: held against what the pods themselves
+say of their control groups, and gone with the deployment."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from headrace.collect.samples import Samples
+from headrace.collect.watch import trial_times
+from support import lab_image
+from support.cluster import OURS, OwnCluster
+
+pytestmark = [pytest.mark.slow, pytest.mark.needs_root]
+
+SPEC = """name: read
+deployment: {{hosting: {{kind: appliances, servers: 1}}}}
+chain: [nat]
+workload: {{kind: http, object_kb: 16, connections: 8}}
+measure: {{max: true, trial: 4 s}}
+warmup: 1 s
+collect: {{period: 0.5, trace: 0.1}}
+ground: {{kubernetes: {{agent: {image}, {more}}}}}
+"""
+# A pod that a restricted namespace takes, and agents that it does not.
+FORBIDDEN = """
+import json, sys, time
+from headrace.ground.kubernetes.agents import agents_on
+from headrace.host.cluster import Cluster
+from headrace.host.stopwatch import Stopwatch
+from headrace.spec.collect import Collect
+collect = Collect.model_validate({"layers": ["os"]})
+began = time.monotonic()
+with agents_on(Cluster(), "restricted", sys.argv[1], collect, Stopwatch()) as elsewhere:
+    [layer] = elsewhere.collectors(["os"])
+    print(json.dumps([layer.refusal(), time.monotonic() - began]))
+"""
+
+
+@pytest.fixture(scope="module")
+def image(cluster: OwnCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    from headrace.ground import catalogue
+
+    try:
+        name = lab_image.build(catalogue.find("headrace").image, tmp_path_factory.mktemp("image"))
+        cluster.load(name, *(catalogue.find(one).image for one in ("traffic", "nat")))
+        yield name
+    finally:
+        lab_image.remove()
+
+
+@pytest.fixture(autouse=True)
+def own_state(
+    cluster: OwnCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    yield
+    if cluster.left():
+        cluster.headrace("clean")
+        cluster.kubectl("delete", "namespaces", "-l", OURS, "--timeout=60s")
+
+
+def measured(cluster: OwnCluster, folder: Path, image: str, more: str) -> Path:
+    spec, bundle = folder / "read.yaml", folder / "bundle"
+    spec.write_text(SPEC.format(image=image, more=more))
+    done = cluster.headrace("run", spec, "--out", bundle)
+    assert done.returncode == 0, done.stderr
+    assert cluster.left() == {}
+    return bundle
+
+
+def application(bundle: Path) -> Any:
+    query = f"SELECT application FROM read_parquet('{bundle}/results.parquet')"
+    with duckdb.connect() as db:
+        [(one,)] = db.execute(query).fetchall()
+    return one
+
+
+def test_what_agents_read_is_what_pods_say_of_themselves(
+    cluster: OwnCluster, image: str, tmp_path: Path
+) -> None:
+    bundle = measured(cluster, tmp_path, image, "nodes: node1")
+    samples, [trial] = Samples(bundle / "samples"), trial_times(bundle / "samples")
+    assert set(samples.refused) <= {"application"}, samples.refused
+    groups = samples.window("virtualization", trial.begin_ns, trial.end_ns)
+    assert set(groups.rate("cgroup_cpu_ns")) == {"client", "nat", "server1"}
+    said = dict(application(bundle)["cpu"])  # by each pod, asked by a command in it
+    for name in ("client", "server1"):
+        assert groups.rate("cgroup_cpu_ns")[name] / 1e9 == pytest.approx(said[name], rel=0.3)
+    devices = groups.change("rx_packets")
+    assert devices["nat/up"] > 100 < devices["nat/down"], devices
+    switch = samples.window("virtual-switch", trial.begin_ns, trial.end_ns)
+    assert switch.now("bridge_fdb_entries")
+    hardware = samples.window("hardware", trial.begin_ns, trial.end_ns)
+    assert {"cpu0@node1", "cpu1@node1"} <= set(hardware.rate("cpu_user_s"))
+    assert samples.window("os").change("collector_cpu_ns")["node1"] > 0
+
+
+def test_two_nodes_have_an_agent_each(cluster: OwnCluster, image: str, tmp_path: Path) -> None:
+    more = "network: macvlan, master: node0, place: {client: node1, nat: node2, server1: node1}"
+    bundle = measured(cluster, tmp_path, image, more)
+    samples = Samples(bundle / "samples")
+    places = samples.window("hardware").rate("cpu_user_s")
+    assert {"cpu0@node1", "cpu0@node2"} <= set(places)
+    assert set(samples.window("virtualization").now("cgroup_memory_bytes")) == {
+        "client", "nat", "server1",
+    }  # fmt: skip
+    absent = next((bundle / "samples").glob("stack-absent.txt")).read_text()
+    assert absent == "packets' ways are followed on one node; this deployment is on 2\n"
+
+
+def test_a_namespace_that_forbids_them_is_quoted(
+    cluster: OwnCluster, image: str, tmp_path: Path
+) -> None:
+    pod = {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "restricted"},
+        "spec": {"containers": [{"name": "c", "image": image, "command": ["sleep", "99"]}]},
+    }  # fmt: skip
+    (tmp_path / "pod.json").write_text(json.dumps(pod))
+    try:
+        cluster.kubectl("create", "namespace", "restricted")
+        cluster.kubectl("wait", "-n", "restricted", "--for=create", "serviceaccount/default")
+        cluster.kubectl("apply", "-f", tmp_path / "pod.json")
+        cluster.kubectl("wait", "-n", "restricted", "--for=condition=Ready", "pod/p")
+        label = "pod-security.kubernetes.io/enforce=restricted"
+        cluster.kubectl("label", "namespace", "restricted", label)
+        done = cluster.run(sys.executable, "-c", FORBIDDEN, image)
+        assert done.returncode == 0, done.stderr
+        why, seconds = json.loads(done.stdout)
+        assert why.startswith("agents of nodes: Error creating: pods "), why
+        assert 'violates PodSecurity "restricted:latest": host namespaces' in why
+        assert seconds < 60
+    finally:
+        cluster.kubectl("delete", "namespace", "restricted", "--timeout=60s")
