@@ -92,9 +92,9 @@ def test_what_agents_read_is_what_pods_say_of_themselves(
     assert set(samples.refused) <= {"application"}, samples.refused
     groups = samples.window("virtualization", trial.begin_ns, trial.end_ns)
     assert set(groups.rate("cgroup_cpu_ns")) == {"client", "nat", "server1"}
-    said = dict(application(bundle)["cpu"])  # by each pod, asked by a command in it
+    by_pod = dict(application(bundle)["cpu"])  # by each pod, asked by a command in it
     for name in ("client", "server1"):
-        assert groups.rate("cgroup_cpu_ns")[name] / 1e9 == pytest.approx(said[name], rel=0.3)
+        assert groups.rate("cgroup_cpu_ns")[name] / 1e9 == pytest.approx(by_pod[name], rel=0.3)
     devices = groups.change("rx_packets")
     assert devices["nat/up"] > 100 < devices["nat/down"], devices
     switch = samples.window("virtual-switch", trial.begin_ns, trial.end_ns)

@@ -58,10 +58,10 @@ class CommandStream:
     def status(self) -> int | None:
         """How the command ended; None: nobody said, so its connection ended before it."""
         try:
-            told = json.loads(self._status)
-            if told["status"] == "Success":
+            answer = json.loads(self._status)
+            if answer["status"] == "Success":
                 return 0
-            return int(told["details"]["causes"][0]["message"])
+            return int(answer["details"]["causes"][0]["message"])
         except (KeyError, ValueError, TypeError, IndexError, RecursionError):
             return None
 

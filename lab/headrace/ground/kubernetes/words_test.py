@@ -40,10 +40,10 @@ LAYOUT = ContainerLayout(
 
 
 def graph(text: str) -> PodGraph:
-    made = PodGraph.__new__(PodGraph)
-    made.cluster, made.namespace = Saying(text), "n"
-    made.layout, made.nodes = LAYOUT, {"nat": "node1"}
-    return made
+    pods = PodGraph.__new__(PodGraph)
+    pods.cluster, pods.namespace = Saying(text), "n"
+    pods.layout, pods.nodes = LAYOUT, {"nat": "node1"}
+    return pods
 
 
 @pytest.mark.parametrize(
