@@ -8,8 +8,8 @@ Python's whole numbers for what a certificate states.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -50,10 +50,25 @@ class Prices:
     chains: Array
 
 
+Firsts = Mapping[int, frozenset[tuple[int, int]]]
+
+
 @dataclass(frozen=True)
 class WayTables:
+    """`firsts`: by chain, which first segments its ways may have, as (end, area); all of those of a
+    chain that is not in it."""
+
     problem: PlacementProblem
     mode: ThreadMode
+    firsts: Firsts = field(default_factory=dict)
+    _shares: dict[tuple[int, int], Array] = field(default_factory=dict, repr=False)
+
+    def narrowed(self, firsts: Firsts) -> WayTables:
+        """The same tables for fewer ways."""
+        other = replace(self, firsts={**self.firsts, **firsts})
+        kept = ("longest", "_sums", "valid", "work", "ns", "memory", "near")
+        other.__dict__.update({name: self.__dict__[name] for name in kept if name in self.__dict__})
+        return other
 
     @cached_property
     def longest(self) -> int:
@@ -84,6 +99,17 @@ class WayTables:
         first, end = np.arange(n)[:, None], np.arange(n)[None, :]
         sizes = np.array([len(c.functions) for c in self.problem.chains])
         return (first < end)[None] & (end[None] <= sizes[:, None, None])
+
+    @cached_property
+    def allowed(self) -> Array:
+        """chain, first, end, area: whether there is such a segment among the ways."""
+        allowed = np.repeat(self.valid[..., None], len(self.problem.areas), axis=3)
+        for c, several in self.firsts.items():
+            mine = np.zeros(allowed.shape[2:], dtype=bool)
+            for end, area in several:
+                mine[end, area] = True
+            allowed[c, 0] &= mine
+        return allowed
 
     def _edges(self, name: str) -> Array:
         """chain, function, origin: entering costs."""
@@ -131,6 +157,11 @@ class WayTables:
     def shares(self, room: int, step: int) -> Array:
         """As `work`: the least that a segment's replicas take of lcores, in parts of
         room * max(1, step); NEVER: it does not fit."""
+        if (room, step) not in self._shares:
+            self._shares[room, step] = self._all_shares(room, step)
+        return np.where(self.allowed[..., None], self._shares[room, step], NEVER)
+
+    def _all_shares(self, room: int, step: int) -> Array:
         spread = [chain.spread for chain in self.problem.chains]
         most = max(map(len, spread))
         lcores = np.array([lcores_of(self.problem, self.mode, a) for a in range(len(self.near))])
@@ -143,7 +174,7 @@ class WayTables:
             allowed = (item <= room) & (each > 0)[:, None, None, None, None]
             allowed &= (lcores >= k)[None, None, None, :, None]
             least = np.where(allowed, np.minimum(least, size), least)
-        return np.where(self.valid[..., None, None], least, NEVER)
+        return least
 
 
 def _dual_feasible(item: Array, room: int, step: int) -> Array:

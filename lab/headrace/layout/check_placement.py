@@ -24,6 +24,7 @@ from typing import Any
 Json = dict[str, Any]  # as the file has it
 # chain, first, end, area, cycles: what a segment costs of lcores
 Cost = Callable[[Json, int, int, int, int], int | None]
+Firsts = dict[int, set[tuple[int, int]]]  # by chain: end and area of its first segment
 
 WHOLE = FINE = 10_000
 INFINITE = float("inf")
@@ -229,9 +230,11 @@ def counted(problem: Json, mode: Json, bound: Json) -> tuple[tuple[list[int], in
 
 
 def least(
-    problem: Json, chain: Json, bound: Json, price_ns: int, cost_of: Cost, unit: int
-) -> float:
-    """The least that any way of a chain costs at the bound's prices, in parts of `unit`."""
+    problem: Json, chain: Json, bound: Json, price_ns: int, cost_of: Cost, unit: int,
+    firsts: set[tuple[int, int]] | None,
+) -> float:  # fmt: skip
+    """The least that any way of a chain costs at the bound's prices, in parts of `unit`. `firsts`:
+    which first segments there may be."""
     weight = 0 if bound["part"] == "servers" else problem["weight_ns"]
     ns = (price_ns + bound["scale"] * weight) * unit
     best: float = INFINITE
@@ -243,6 +246,8 @@ def least(
         for first in range(len(chain["functions"])):
             for end in range(first + 1, len(chain["functions"]) + 1):
                 for area in areas:
+                    if not first and firsts is not None and (end, area) not in firsts:
+                        continue
                     by_origin: dict[int, float] = {}
                     for before, sofar in cheapest[first].items():
                         come = origin(problem, door if before is None else before, area)
@@ -321,9 +326,10 @@ def check_items(problem: Json, mode: Json, bound: Json, room: int) -> None:
         )
 
 
-def check_mode(problem: Json, bound: Json) -> None:
+def check_mode(problem: Json, bound: Json, firsts: Firsts | None = None) -> None:
     """Lagrange: prices for lcores, or for what is on them, for limits and time over a goal; what
-    all chains cost at least at them, each by itself, less what all that there is is worth."""
+    all chains cost at least at them, each by itself, less what all that there is is worth.
+    `firsts`: of placements with these first segments alone."""
     mode = problem["modes"][bound["mode"]]
     prices = [*bound["areas"], *bound["limits"], *bound["chains"]]
     require(bound["scale"] > 0 and bound["step"] >= 0 and bound["grain"] >= 0, "scale or step")
@@ -343,10 +349,10 @@ def check_mode(problem: Json, bound: Json) -> None:
         check_items(problem, mode, bound, room)
     cost_of, unit = (by_items if bound["grain"] else by_load)(problem, mode, bound, room)
     total = 0
-    for chain, price in zip(problem["chains"], bound["chains"], strict=True):
-        limit = chain["within_ns"]
+    for number, chain in enumerate(problem["chains"]):
+        limit, price = chain["within_ns"], bound["chains"][number]
         require(limit is not None or price == 0, f"{chain['name']}: a price without a goal")
-        cost = least(problem, chain, bound, price, cost_of, unit)
+        cost = least(problem, chain, bound, price, cost_of, unit, (firsts or {}).get(number))
         if cost == INFINITE:
             require(bound["surplus"] is None, "a chain has no way at all")
             return
@@ -381,6 +387,26 @@ def gcd(a: int, b: int) -> int:
     while b:
         a, b = b, a % b
     return a
+
+
+def check_tree(problem: Json, tree: Json, node: Json, firsts: Firsts) -> None:
+    """The branches of a node have every first segment that it leaves to a chain, so that each
+    placement is in one of the leaves, and none in a leaf is below the bound."""
+    chain, bound = node["chain"], node["refuted"]
+    if chain is None:
+        require(bound is not None, "a leaf without a bound")
+        require(bound["mode"] == tree["mode"] and bound["part"] == "all", "another mode's bound")
+        require(bound["bound"] >= tree["bound"], f"a leaf has only {bound['bound']}")
+        check_mode(problem, bound, firsts)
+        return
+    require(0 <= chain < len(problem["chains"]), "no such chain")
+    ends = range(1, len(problem["chains"][chain]["functions"]) + 1)
+    left = firsts.get(chain, {(end, a) for end in ends for a in range(len(problem["areas"]))})
+    for branch in node["branches"]:
+        some = {(end, area) for end, area in branch["firsts"]}
+        check_tree(problem, tree, branch["node"], {**firsts, chain: some})
+        left = left - some
+    require(not left, f"chain {chain}: no branch has first segments {sorted(left)}")
 
 
 def cuts(functions: int) -> Iterator[list[tuple[int, int]]]:
@@ -489,6 +515,11 @@ def check(answer: Json) -> None:
         else:
             cheapest = sorted(server["fixed"] for server in problem["servers"])
             proven = sum(cheapest[: bounds["servers"]["bound"]]) + bounds["rest"]["bound"]
+        for tree in certificate["trees"]:
+            if tree["mode"] == number:
+                require(problem["aim"] == "rate", "branches of another aim than the rate")
+                check_tree(problem, tree, tree["node"], {})
+                proven = max(proven, tree["bound"])
         proven = max(proven, apart)
         require(proven >= certificate["bound"], f"mode {number}: only {proven} is proven")
 

@@ -210,7 +210,7 @@ class Packer:
                 slots.setdefault(key.area, []).append((c, s))
         for area in range(len(self.areas)) if areas is None else areas:
             draft.areas[area] = self._packed(draft, area, slots.get(area, []))
-        draft.score = self._score(draft)
+        draft.score = self.scored(draft)
 
     def _packed(self, draft: Draft, area: int, slots: Sequence[Slot]) -> PackedArea | None:
         """The largest first: on the lcores with least to do, or, where lcores count, on the
@@ -242,7 +242,7 @@ class Packer:
     def _room(self) -> int:
         return capacity(self.problem, self.problem.modes[self.mode], self.problem.full)
 
-    def _score(self, draft: Draft) -> Score:
+    def scored(self, draft: Draft) -> Score:
         """What the aim counts, with much added for what is not kept; and how even loads are."""
         problem, packed = self.problem, list(draft.areas.values())
         over, latency = 0, 0

@@ -18,7 +18,8 @@ from functools import cached_property
 from headrace.errors import BadInput, HeadraceError
 from headrace.layout import solved
 from headrace.layout.annealed import Annealer
-from headrace.layout.cheapest import ChainWay, Prices, WayTables
+from headrace.layout.branching import Branching
+from headrace.layout.cheapest import ChainWay, Firsts, Prices, WayTables
 from headrace.layout.enumerated import (
     ENUMERATED_MAX,
     enumerate_all,
@@ -26,6 +27,7 @@ from headrace.layout.enumerated import (
     least_busy_ports,
     port_choices,
 )
+from headrace.layout.filled import AreaFiller
 from headrace.layout.lagrange import BoundPart, Relaxation, Relaxed, first_server, in_whole
 from headrace.layout.packed import Draft, Packer, cut_once, everywhere
 from headrace.layout.pattern_bound import PatternBound
@@ -36,6 +38,7 @@ from headrace.spec.placement import (
     Certificate,
     ChosenPlacement,
     ModeBound,
+    ModeTree,
     PlacementAnswer,
     PlacementProblem,
 )
@@ -49,6 +52,8 @@ _FURTHER = 500  # by this part of it a load that is refuted is raised
 _STEPS = (0, 1, 2, 3, 4)  # dual feasible functions that are tried
 _TIE_S = 0.5  # for a placement that the aim counts alike, with less latency
 _COUNTED = WHOLE // 100  # by loads below, the aim `rate` would be off by over a hundredth
+_ANNEALED = 0.3  # of the time for a first placement, where areas are filled after that
+_ATTEMPT_S = 4.0  # for a placement among some ways
 _FLUID = 100 * WHOLE  # a load at which no segment is too large for an lcore
 
 
@@ -62,6 +67,7 @@ class _Mode:
     bounds: dict[BoundPart, ModeBound] = field(default_factory=dict)
     best: Draft | None = None
     ports: int = 0  # by these alone
+    tree: ModeTree | None = None
 
     @property
     def bound(self) -> int:
@@ -71,7 +77,8 @@ class _Mode:
     @property
     def priced(self) -> int:
         whole = self.bounds["all"].bound if "all" in self.bounds else 0
-        return max(whole, self._apart)
+        apart = self.tree.bound if self.tree is not None else 0
+        return max(whole, self._apart, apart)
 
     @property
     def _apart(self) -> int:
@@ -101,8 +108,12 @@ class Placing:
         self.say(f"{len(self.problem.chains)} chains: looking for {self.seconds:g} s")
         for left, mode in zip(range(len(modes), 0, -1), modes, strict=True):
             now = time.monotonic()
-            share = 0.9 if self._many else 0.4
-            self._placed(mode, now + (self._until(share) - now) / left)
+            until = now + (self._until(0.9 if self._many else 0.4) - now) / left
+            if self.problem.aim == "rate":  # areas are then filled exactly, which gains more
+                self._placed(mode, now + (until - now) * _ANNEALED)
+                self._filled(mode, until)
+            else:
+                self._placed(mode, until)
         best = self._best(modes)
         self._counted(best)
         for mode in modes:
@@ -114,7 +125,12 @@ class Placing:
             best = self._best(modes)
             for left, mode in zip(range(len(modes), 0, -1), modes, strict=True):
                 now = time.monotonic()
-                self._by_patterns(mode, best, now + (self._until(0.9) - now) / left)
+                until = now + (self._until(0.95) - now) / left
+                if self._branched:
+                    self._by_branches(mode, best, until)
+                else:
+                    self._by_patterns(mode, best, until)
+                best = self._best(modes)
             self._told("bounds by what lcores can hold", modes, best)
             for mode in modes:
                 self._annealed(mode, mode.best, self._until(1.0))
@@ -221,6 +237,14 @@ class Placing:
             until = min(until, time.monotonic() + _SMALL_S)
         self._keep(mode, Annealer(mode.packer).improve(draft, mode.bound, until))
 
+    def _filled(self, mode: _Mode, until: float) -> None:
+        """Areas filled exactly, one after the other, with chains that change places."""
+        if self.problem.aim != "rate" or mode.best is None or mode.best.score[0] <= mode.bound:
+            return
+        draft = Draft(list(mode.best.ways), dict(mode.best.replicas), dict(mode.best.areas))
+        draft.score = mode.packer.scored(draft)
+        self._keep(mode, AreaFiller(mode.packer).improve(draft, mode.bound, until))
+
     def _small(self, mode: _Mode) -> bool:
         """CP-SAT has all ways."""
         return len(solved.all_arcs(mode.packer)) <= _ALL_ARCS
@@ -296,6 +320,44 @@ class Placing:
         return min(placement, other, key=lambda p: sum(loads_of(self.problem, p).latency_ns))
 
     # --- bounds ---
+
+    def _by_branches(
+        self, mode: _Mode, best: tuple[int, ChosenPlacement] | None, until: float
+    ) -> None:
+        """Chains told apart by where they are: with the aim `rate`, on one server."""
+        if best is None or mode.bound >= best[0] or not self._branched:
+            return
+        relaxation = Relaxation(mode.tables, best[0] - 1)
+
+        def attempt(firsts: Firsts, end: float) -> int | None:
+            return self._attempted(mode, firsts, min(end, time.monotonic() + _ATTEMPT_S))
+
+        began = relaxation.solve(until).prices
+        branching = Branching(relaxation, began, mode.number, mode.bounds["all"], attempt)
+        tree, _ = branching.solve(best[0], until)
+        if tree.bound > mode.bound:
+            mode.tree = tree
+
+    @property
+    def _branched(self) -> bool:
+        problem = self.problem
+        return problem.aim == "rate" and len(problem.servers) == 1 and not self._many
+
+    def _attempted(self, mode: _Mode, firsts: Firsts, until: float) -> int | None:
+        """The value of a placement that is met among these ways, if it is the best so far."""
+        pool = [
+            [way for way in ways if c not in firsts or _first(way) in firsts[c]]
+            for c, ways in enumerate(mode.packer.pool)
+        ]
+        if not all(pool):
+            return None
+        packer = replace(mode.packer, pool=pool)
+        draft = packer.start(packer.spread(), max(1, mode.bound))
+        if any(len(way.segments) > 1 for way in draft.ways):
+            middle = (time.monotonic() + until) / 2
+            draft = Annealer(packer).improve(draft, mode.bound, middle, runs=2)
+        self._keep(mode, AreaFiller(packer).improve(draft, mode.bound, until))
+        return None if mode.best is None else int(mode.best.score[0])
 
     def _bound(self, modes: Sequence[_Mode]) -> int:
         return min(m.bound for m in modes)
@@ -419,6 +481,7 @@ class Placing:
         certificate = Certificate(
             bound=_sound(bound, value),
             modes=bounds,
+            trees=tuple(mode.tree for mode in modes if mode.tree) if enumerated is None else (),
             enumerated=enumerated,
             ports=port_choices(self.problem) if by_ports else None,
         )
@@ -438,6 +501,11 @@ def _sound(bound: int, value: int) -> int:
             "of them is computed wrongly, which is a defect of headrace"
         )
     return bound
+
+
+def _first(way: ChainWay) -> tuple[int, int]:
+    """Where its first segment ends, and is."""
+    return way.segments[0].end, way.segments[0].area
 
 
 def _within(way: ChainWay, areas: int) -> bool:

@@ -62,6 +62,8 @@ class SettledPlacement:
         how = "prices of lcores and limits (Lagrange)"
         if any(mode.grain for mode in certificate.modes):
             how = "prices of what lcores can hold (patterns)"
+        if certificate.trees:
+            how = "branches by where chains are, with prices in each (branch and bound)"
         if certificate.ports is not None:
             how = f"all {certificate.ports} choices of a port for each chain"
         if certificate.enumerated is not None:

@@ -171,6 +171,31 @@ class ModeBound(Spec):
     items: tuple[ItemPrices, ...] = ()
 
 
+class Branch(Spec):
+    """Those of a node's placements in which its chain's first segment ends before a function and is
+    in an area as one of the pairs in `firsts` says."""
+
+    firsts: Annotated[tuple[tuple[Whole, Whole], ...], Field(min_length=1)]
+    node: BranchNode
+
+
+class BranchNode(Spec):
+    """All placements that the branches above leave. Either `branches` of `chain`, which have all of
+    them, or a bound of theirs."""
+
+    chain: Whole | None = None
+    branches: tuple[Branch, ...] = ()
+    refuted: ModeBound | None = None
+
+
+class ModeTree(Spec):
+    """No placement in this mode has a value below `bound`, as none in any leaf has."""
+
+    mode: Whole
+    bound: int
+    node: BranchNode
+
+
 class Enumerated(Spec):
     """All placements, by number; `digest` is the sum of what SHA-256 makes of each one that meets
     the goals, with its value, modulo 2^256."""
@@ -186,6 +211,7 @@ class Certificate(Spec):
 
     bound: int
     modes: tuple[ModeBound, ...] = ()
+    trees: tuple[ModeTree, ...] = ()
     enumerated: Enumerated | None = None
     ports: Whole | None = None
     seal: str = ""
