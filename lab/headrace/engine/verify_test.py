@@ -38,7 +38,10 @@ class FakeEngine:
         assert not self.shielded, "the lab would have one part in a hundred of a CPU for it"
         self.looks += 1
         received = int(self.waits >= 3)
-        return SimpleNamespace(sink=lambda name: SimpleNamespace(received=received))
+        return SimpleNamespace(
+            sink=lambda name: SimpleNamespace(received=received),
+            source=lambda name: SimpleNamespace(state="done"),
+        )
 
 
 def test_pollers_are_shielded_between_looks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,3 +52,50 @@ def test_pollers_are_shielded_between_looks(monkeypatch: pytest.MonkeyPatch) -> 
     assert (before.sink(WAY.sink).received, after.sink(WAY.sink).received) == (0, 1)
     assert len(slept) == 3 and all(shielded for _, shielded in slept)
     assert engine.asked == ["start", "stop"] and engine.looks == 4
+
+
+class SlowEngine:
+    """Each look takes as long as a lost packet is waited for, as over SSH to emulated CPUs. Its
+    source sends when it has a CPU, by the look `sent`; a packet has come by the look `came`."""
+
+    def __init__(self, sent: int, came: int) -> None:
+        self.sent, self.came, self.looks, self.now = sent, came, 0, 0.0
+
+    @contextlib.contextmanager
+    def measuring(self) -> Iterator[None]:
+        yield
+
+    def request(self, cmd: str, **arguments: Any) -> None:
+        pass
+
+    def read(self) -> SimpleNamespace:
+        self.now += verify._PATIENCE_S
+        self.looks += 1
+        received, state = (
+            int(self.looks > self.came),
+            "done" if self.looks > self.sent else "running",
+        )
+        return SimpleNamespace(
+            sink=lambda name: SimpleNamespace(received=received),
+            source=lambda name: SimpleNamespace(state=state),
+        )
+
+
+@pytest.mark.parametrize(
+    ("sent", "came", "looks", "received"),
+    [
+        (1, 3, 3, 1),  # looks alone would have taken all the time that a packet has
+        (5, 9, 9, 1),  # as would a source without a CPU
+        (1, 10_000, verify._LOOKS, 0),
+        (10_000, 10_000, int(verify._SENDING_S / verify._PATIENCE_S) + 1, 0),
+    ],
+)
+def test_a_look_that_takes_long_loses_no_packet(
+    monkeypatch: pytest.MonkeyPatch, sent: int, came: int, looks: int, received: int
+) -> None:
+    engine: Any = SlowEngine(sent, came)
+    monkeypatch.setattr(time, "sleep", lambda s: None)
+    monkeypatch.setattr(time, "monotonic", lambda: engine.now)
+    _, after = verify._send(engine, WAY, 1)
+    assert after.sink(WAY.sink).received == received
+    assert engine.looks - 1 == looks
