@@ -170,7 +170,7 @@ static void end(void)
 /* Packets of one flow come back as they went in. */
 static void in_order(const struct sent *as)
 {
-	struct order *o = &orders[as->key[fast_words((enum fast_family)as->family) - 1] % ORDERS];
+	struct order *o = &orders[rte_hash_crc(as->key, sizeof(as->key), 0) % ORDERS];
 
 	if (o->family == as->family && !memcmp(o->key, as->key, sizeof(o->key)))
 		must(as->number > o->number, "a packet was overtaken by one of its flow");
@@ -315,9 +315,9 @@ static void tell(struct play *p, unsigned int op)
 	r->ports = take(&p->in, 4);
 	if (op & 8) { /* and a lie */
 		size_t from = offsetof(struct offload_record, ports);
+		size_t at = from + take(&p->in, 1) % (sizeof(*r) - from);
 
-		((uint8_t *)r)[from + take(&p->in, 1) % (sizeof(*r) - from)] = (uint8_t)take(&p->in,
-											     1);
+		((uint8_t *)r)[at] = (uint8_t)take(&p->in, 1);
 	}
 	atomic_store(&area()->head, ++vnf_told);
 }
