@@ -95,6 +95,14 @@ struct link_ops {
 	void (*tables_changed)(struct link *l);
 
 	/*
+	 * Checkpoints (docs/design/checkpoints.md): how often the plan has this end's segment write one, in
+	 * ms (0: never), and on the reader's lcore where to: memory that the peer keeps for whoever comes
+	 * after this engine; NULL: there is none. It stays mapped until `fini`.
+	 */
+	uint32_t (*checkpoint_ms)(const struct link *l);
+	void *(*kept)(const struct link *l, size_t *bytes);
+
+	/*
 	 * Control thread, with writer_steers, for elastic segments: a mark behind what was put into
 	 * this reader queue so far, and whether its reader has taken all before a mark.
 	 */

@@ -126,6 +126,34 @@ struct nf_flow_action {
 	bool account;           /* flow_account is to be told of each packet; with `epochs` */
 };
 
+/*
+ * For checkpoints (docs/design/checkpoints.md): which of its flow tables an NF has kept for the instance
+ * that comes after it, and what of a flow. Of NFs with one worker.
+ */
+struct nf_worker;
+struct flow_table;
+struct flow;
+#define NF_KEPT_BYTES 32 /* of an NF's own, for a flow */
+
+/* A flow as it was kept. All of it is to be checked: who wrote it need not have been an NF. */
+struct nf_kept {
+	const void *key; /* as the table's family has it */
+	const void *own; /* what `save` wrote */
+	uint32_t expires, now; /* flow_now(); it has not expired */
+	uint16_t user;
+};
+
+struct nf_keeps {
+	uint32_t bytes;   /* of `own`, at most NF_KEPT_BYTES */
+	uint32_t records; /* that a flow has in its table: 2 of nat's, one for each way */
+	/* Its i-th table, of the family `*v6`; NULL: there are no more. */
+	struct flow_table *(*table)(struct nf_worker *w, unsigned int i, bool *v6);
+	/* Worker lcore. False: this record is kept with another one of its flow's. */
+	bool (*save)(struct nf_worker *w, unsigned int table, struct flow *f, void *own, uint32_t *expires);
+	/* Before the first packet: the flow goes on. NULL: not as it is. */
+	struct flow *(*restore)(struct nf_worker *w, unsigned int table, const struct nf_kept *kept);
+};
+
 /* One per (NF instance, segment replica). Owned by the engine, used by one lcore. */
 struct nf_worker {
 	struct nf *nf;
@@ -187,6 +215,7 @@ struct nf_ops {
 	 * it keeps nothing.
 	 */
 	bool elastic;
+	const struct nf_keeps *keeps; /* NULL: nothing of its state is kept */
 	/*
 	 * With this configuration it must not work on a packet that another NF works on at the same time
 	 * (docs/design/parallel.md): why, in a few words; NULL: it may, as far as the above says so. For

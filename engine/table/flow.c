@@ -242,6 +242,19 @@ static void give_record(const struct flow_table *t, struct flow_shard *s, uint32
 	s->free = i;
 }
 
+static inline void keep_count(const struct flow_table *t, uint32_t count)
+{
+	if (unlikely(t->kept.live))
+		atomic_store_explicit(t->kept.live, count, memory_order_relaxed);
+}
+
+static inline void keep_no_more(const struct flow_table *t, uint32_t i)
+{
+	if (unlikely(i < t->kept.n))
+		atomic_store_explicit((_Atomic uint32_t *)(t->kept.slots + (size_t)i * t->kept.stride), 0,
+				      memory_order_relaxed);
+}
+
 struct flow *flow_insert(struct flow_table *t, const void *key)
 {
 	struct flow_shard *s = shard_of_key(t, key);
@@ -259,7 +272,7 @@ struct flow *flow_insert(struct flow_table *t, const void *key)
 	memset(f->key + t->words, 0, t->state_bytes);
 	f->live = 1;
 	f->user = 0;
-	s->count++;
+	keep_count(t, ++s->count);
 	return f;
 }
 
@@ -271,5 +284,6 @@ void flow_delete(struct flow_table *t, struct flow *f)
 	epoch_grows(t, i);
 	index_remove(t, hash_key(t, f->key, t->words), i);
 	give_record(t, s, i);
-	s->count--;
+	keep_no_more(t, i);
+	keep_count(t, --s->count);
 }

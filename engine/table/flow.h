@@ -126,6 +126,20 @@ unsigned int flow_lookup6_hinted(const struct flow_table *t, const struct flow_k
 struct flow *flow_insert(struct flow_table *t, const void *key);
 void flow_delete(struct flow_table *t, struct flow *f);
 
+/*
+ * What is kept of a table's flows for who comes after it (core/checkpoint): a slot for each record below
+ * `n`, which its flow's end makes void by a 0 in its first word. `live`: flows at any time. Of a table
+ * without shards; both may be in memory that others write, and are never read here. NULL: kept no more.
+ */
+struct flow_kept {
+	_Atomic uint32_t *live;
+	uint8_t *slots;
+	uint32_t n, stride;
+};
+void flow_keep(struct flow_table *t, const struct flow_kept *kept);
+/* Records at and above it were never used. */
+uint32_t flow_top(const struct flow_table *t);
+
 /* The NF's state in a record. */
 static inline void *flow_state4(struct flow *f)
 {
@@ -179,6 +193,12 @@ uint32_t flow_ticks(uint64_t ms);
 static inline void flow_touch(struct flow *f, uint32_t now, uint32_t timeout)
 {
 	f->expires = now + timeout;
+}
+
+/* What another engine gave a flow, whose timeouts, or measure of the TSC, may be others: at most ours. */
+static inline uint32_t flow_bounded(uint32_t expires, uint32_t now, uint32_t timeout)
+{
+	return expires - now > timeout ? now + timeout : expires;
 }
 
 static inline bool flow_expired(const struct flow *f, uint32_t now)

@@ -55,6 +55,18 @@ uint32_t flow_capacity(const struct flow_table *t)
 	return t->capacity * t->shards;
 }
 
+uint32_t flow_top(const struct flow_table *t)
+{
+	return t->shard->top;
+}
+
+void flow_keep(struct flow_table *t, const struct flow_kept *kept)
+{
+	t->kept = kept ? *kept : (struct flow_kept){0};
+	if (kept)
+		atomic_store_explicit(kept->live, t->shard->count, memory_order_relaxed);
+}
+
 uint32_t flow_ticks(uint64_t ms)
 {
 	uint64_t cycles = ms * (rte_get_tsc_hz() / 1000);

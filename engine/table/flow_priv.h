@@ -44,6 +44,7 @@ struct flow_table {
 	uint8_t worker;
 	bool joined; /* a view: the rest is another's */
 	uint32_t counted; /* flow_count's answer, of a table with owners */
+	struct flow_kept kept; /* live NULL: nothing is */
 };
 
 static inline struct flow_shard *shard_of_key(const struct flow_table *t, const uint64_t *key)

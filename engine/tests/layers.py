@@ -20,10 +20,14 @@ ALLOWED = {
     "core/rights": ("core",),
     "core/plan": ("core",),
     "core/fastpath": ("core", "core/plan", "core/loop", "table"),
-    "core/loop": ("core", "core/plan", "core/fastpath", "table"),
-    "core/setup": ("core", "core/rights", "core/plan", "core/loop", "core/fastpath"),
+    "core/checkpoint": ("core", "table"),
+    "core/loop": ("core", "core/plan", "core/checkpoint", "core/fastpath", "table"),
+    "core/setup": (
+        "core", "core/rights", "core/plan", "core/loop", "core/checkpoint", "core/fastpath",
+    ),
     "core/control": (
-        "core", "core/rights", "core/plan", "core/loop", "core/fastpath", "core/setup",
+        "core", "core/rights", "core/plan", "core/loop", "core/checkpoint", "core/fastpath",
+        "core/setup",
     ),
     "table": ("core",),
     "link": ("core", "core/rights"),

@@ -4,7 +4,6 @@ VNF, and its state as if it had seen them all."""
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import random
 import signal
@@ -17,20 +16,18 @@ from typing import Any
 import pytest
 
 from headrace.ground.engines.frames import (
-    checksum,
     framed,
     ipv4,
-    ipv6,
     read_frames,
     with_right_sums,
     write_frames,
 )
-from support.engine import Engine, memory_engine, nf_imbalance
+from support.engine import Engine, nf_imbalance
+from support.one_vnf import host_plan, replayed, vnf_plan, with_ports
 
 Start = Callable[..., Engine]
 FLOWS = 1024
-MACS = {"dst_mac": "02:00:00:00:00:09", "src_mac": "02:00:00:00:00:08"}
-OUT = {"firewall": "pass", "acl": "pass"}
+SIXTEEN = {"frame_bytes": [64], "flows": 16}
 FIREWALL = {"type": "firewall", "params": {"rules": [{"action": "permit"}]}}
 
 NAT = {"type": "nat", "params": {"pool": ["203.0.113.1", "203.0.113.2"], "seed": 7}}
@@ -39,45 +36,6 @@ VIPS = [{"address": "198.19.0.1", "backends": BACKENDS}]
 LB = {"type": "lb", "params": {"vips": VIPS, "table_size": 251}}
 ACL = {"type": "acl", "params": {"rules": [], "default": "permit"}}
 ACK, SYN, FIN = 0x10, 0x02, 0x01
-
-
-def host_plan(cpu: int, socket: Path, source: dict[str, Any], flows: int) -> dict[str, Any]:
-    vf = {"socket": str(socket), "offload": flows, "times": True}
-    return {
-        "version": 1,
-        "engine": memory_engine(),
-        "links": {
-            "gen": {"type": "source", "params": source},
-            "vf": {"type": "shm", "params": vf},
-            "meas": {"type": "sink", "params": {}},
-        },
-        "segments": [
-            {"name": "out", "cpus": [cpu], "inputs": [{"link": "gen", "to": "link:vf"}]},
-            {"name": "in", "cpus": [cpu], "inputs": [{"link": "vf", "to": "link:meas"}]},
-        ],
-    }
-
-
-def vnf_plan(cpu: int, socket: Path, function: dict[str, Any], flows: int) -> dict[str, Any]:
-    vf = {"socket": str(socket), "role": "client", "wait_link_ms": 10000, "offload": flows}
-    return {
-        "version": 1,
-        "engine": memory_engine(memory_mb=128, mbufs=4096, wait={"mode": "adaptive"}),
-        "links": {"vf": {"type": "shm", "params": vf}},
-        "nfs": {"fn": function, "mac-out": {"type": "l2fwd", "params": MACS}},
-        "segments": [
-            {
-                "name": "vnf",
-                "cpus": [cpu],
-                "fastpath": flows,
-                "inputs": [{"link": "vf", "to": "fn"}],
-                "nodes": {
-                    "fn": {"forward": {OUT.get(function["type"], "out"): "mac-out"}},
-                    "mac-out": {"forward": {"out": "link:vf"}},
-                },
-            }
-        ],
-    }
 
 
 def send(host: Engine, packets: int, rate_pps: int = 20_000) -> dict[str, Any]:
@@ -99,8 +57,8 @@ def test_known_flows_need_no_vnf(start_engine: Start, cpus: list[int], tmp_path:
     socket = tmp_path / "vf.sock"
     source = {"frame_bytes": [64, 300], "flows": 16}
     with (
-        start_engine(host_plan(cpus[0], socket, source, FLOWS)) as host,
-        start_engine(vnf_plan(cpus[-1], socket, FIREWALL, FLOWS)) as vnf,
+        start_engine(host_plan(cpus[0], socket, source, offload=FLOWS)) as host,
+        start_engine(vnf_plan(cpus[-1], socket, [FIREWALL], FLOWS, offload=FLOWS)) as vnf,
     ):
         host.wait_for(lambda: host.read()["links"]["vf"]["up"], "the VNF", 60)
         links = send(host, 4000)
@@ -118,33 +76,9 @@ def test_known_flows_need_no_vnf(start_engine: Start, cpus: list[int], tmp_path:
         reading = vnf.read()
         assert not any(nf_imbalance(reading).values())
         [replica] = reading["segments"]["vnf"]
-        firewall = replica["nfs"]["fn"]
+        firewall = replica["nfs"]["fn0"]
         assert firewall["in"] == sent and firewall["counters"]["hits"] == sent - 16
         assert replica["fastpath"]["told"]["spared"] == vf["offload"]["hits"]
-
-
-def with_ports(
-    src: str,
-    dst: str,
-    sport: int,
-    dport: int,
-    payload: bytes,
-    flags: int | None = None,
-    ttl: int = 64,
-) -> bytes:
-    """A frame of UDP, or of TCP with these flags; its checksum is right."""
-    proto = 17 if flags is None else 6
-    v6 = ":" in src
-    head = struct.pack(">HHHH", sport, dport, 8 + len(payload), 0)
-    if flags is not None:
-        head = struct.pack(">HHIIBBHHH", sport, dport, 1, 1, 0x50, flags, 512, 0, 0)
-    at, body = (6 if flags is None else 16), head + payload
-    ends = ipaddress.ip_address(src).packed + ipaddress.ip_address(dst).packed
-    kind = struct.pack(">II" if v6 else ">HH", *((len(body), proto) if v6 else (proto, len(body))))
-    total = checksum(ends + kind + body) or 0xFFFF
-    body = body[:at] + struct.pack(">H", total) + body[at + 2 :]
-    packet = (ipv6 if v6 else ipv4)(src, dst, proto, body, ttl)
-    return framed(packet, b"\2\0\0\0\0\5", b"\2\0\0\0\0\6")
 
 
 def traffic(each: int) -> list[bytes]:
@@ -170,14 +104,6 @@ def traffic(each: int) -> list[bytes]:
     return frames
 
 
-def replayed(file: Path, out: Path, cpu: int, socket: Path, flows: int) -> dict[str, Any]:
-    """The host's plan, with a capture for a source, and another of what comes back."""
-    plan = host_plan(cpu, socket, {"pcap_file": str(file), "stamp": False}, flows)
-    devargs = f"net_pcap_out,tx_pcap={out}"
-    plan["links"]["meas"] = {"type": "port", "params": {"devargs": devargs}}
-    return plan
-
-
 def let_out(
     start: Start, cpus: list[int], folder: Path, function: dict[str, Any], frames: list[bytes],
     flows: int,
@@ -187,8 +113,8 @@ def let_out(
     file, out, socket = (folder / f"{flows}.{name}" for name in ("in", "out", "sock"))
     write_frames(file, frames)
     with (
-        start(replayed(file, out, cpus[0], socket, flows)) as host,
-        start(vnf_plan(cpus[-1], socket, function, flows)) as vnf,
+        start(replayed(file, out, cpus[0], socket, offload=flows)) as host,
+        start(vnf_plan(cpus[-1], socket, [function], flows, offload=flows)) as vnf,
     ):
         host.wait_for(lambda: host.read()["links"]["vf"]["up"], "the VNF", 60)
         host.call("start", sources={"gen": {"rate_pps": 10_000, "packets": len(frames)}})
@@ -199,7 +125,7 @@ def let_out(
         sent = host.read()["links"]["gen"]["sent"]
         if flows:
             [replica] = read["segments"]["vnf"]
-            seen = replica["nfs"]["fn"]["in"]
+            seen = replica["nfs"]["fn0"]["in"]
             assert seen == vf["tx_packets"] + vf["offload"]["hits"] == sent
     return read_frames(out), vf, sent
 
@@ -250,8 +176,8 @@ def test_an_update_voids_what_was_decided(
     """Once it is answered nothing passes but what is under way, and afterwards all does again."""
     socket = tmp_path / "vf.sock"
     with (
-        start_engine(host_plan(cpus[0], socket, {"frame_bytes": [64], "flows": 16}, FLOWS)) as host,
-        start_engine(vnf_plan(cpus[-1], socket, ACL, FLOWS)) as vnf,
+        start_engine(host_plan(cpus[0], socket, SIXTEEN, offload=FLOWS)) as host,
+        start_engine(vnf_plan(cpus[-1], socket, [ACL], FLOWS, offload=FLOWS)) as vnf,
     ):
         host.wait_for(lambda: host.read()["links"]["vf"]["up"], "the VNF", 60)
         host.call("start", sources={"gen": {"rate_pps": 50_000, "duration_s": 60}})
@@ -263,12 +189,12 @@ def test_an_update_voids_what_was_decided(
             return int(host.read()["links"]["meas"]["received"])
 
         host.wait_for(lambda: hits() > 1000, "packets without the VNF", 60)
-        vnf.call("update", nf="fn", op={"rules": [], "default": "deny"})
+        vnf.call("update", nf="fn0", op={"rules": [], "default": "deny"})
         before, taken = passed(), hits()
         time.sleep(0.5)
         # 50,000 a second would have come: there is room for a burst and what the VNF had.
         assert passed() - before < 1024 + 64 and hits() - taken <= 64
-        vnf.call("update", nf="fn", op={"rules": [], "default": "permit"})
+        vnf.call("update", nf="fn0", op={"rules": [], "default": "permit"})
         again = hits()
         host.wait_for(lambda: hits() > again + 1000, "packets without the VNF, again", 60)
         host.call("stop")
@@ -283,15 +209,15 @@ def test_a_flow_lives_while_its_packets_come(
     socket = tmp_path / "vf.sock"
     short = {"type": "firewall", "params": {**FIREWALL["params"], "udp_timeout_s": 1.0}}
     with (
-        start_engine(host_plan(cpus[0], socket, {"frame_bytes": [64], "flows": 16}, FLOWS)) as host,
-        start_engine(vnf_plan(cpus[-1], socket, short, FLOWS)) as vnf,
+        start_engine(host_plan(cpus[0], socket, SIXTEEN, offload=FLOWS)) as host,
+        start_engine(vnf_plan(cpus[-1], socket, [short], FLOWS, offload=FLOWS)) as vnf,
     ):
         host.wait_for(lambda: host.read()["links"]["vf"]["up"], "the VNF", 60)
         host.call("start", sources={"gen": {"rate_pps": 4000, "duration_s": 60}})
 
         def counted() -> dict[str, int]:
             [replica] = vnf.read()["segments"]["vnf"]
-            return dict(replica["nfs"]["fn"]["counters"])
+            return dict(replica["nfs"]["fn0"]["counters"])
 
         time.sleep(4)
         assert (counted()["flows"], counted()["new-flows"], counted()["expired"]) == (16, 16, 0)
@@ -311,7 +237,7 @@ def test_state_is_the_living_vnfs(start_engine: Start, cpus: list[int], tmp_path
     file, out, socket = (tmp_path / name for name in ("in.pcap", "out.pcap", "vf.sock"))
     write_frames(file, frames)
     nat = {"type": "nat", "params": {"pool": ["203.0.113.7/32"]}}
-    with start_engine(replayed(file, out, cpus[0], socket, FLOWS)) as host:
+    with start_engine(replayed(file, out, cpus[0], socket, offload=FLOWS)) as host:
         mbufs = host.read()["mbufs_in_use"]
         host.call("start", sources={"gen": {"rate_pps": 8000, "duration_s": 600}})
 
@@ -319,7 +245,7 @@ def test_state_is_the_living_vnfs(start_engine: Start, cpus: list[int], tmp_path
             return dict(host.read()["links"]["vf"])
 
         for _ in range(RESTARTS):
-            vnf = start_engine(vnf_plan(cpus[-1], socket, nat, FLOWS))
+            vnf = start_engine(vnf_plan(cpus[-1], socket, [nat], FLOWS, offload=FLOWS))
             vnf.__enter__()
             host.wait_for(lambda: vf()["up"], "the VNF", 60)
             had = vf()["offload"]["hits"]

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-HELLO = struct.Struct("<IIIII")  # magic, version, slots, stride, flows
+HELLO = struct.Struct("<IIIIII")  # magic, version, slots, stride, flows, MB kept
 RING = 192  # bytes: head, tail and asleep on a cache line each
 HEAD, TAIL, ASLEEP = 0, 64, 128
 TO_CLIENT, TO_SERVER = 0, RING
@@ -48,7 +48,7 @@ def joined(path: Path, first: Callable[[int, mmap.mmap], None] | None = None) ->
         connection.settimeout(10)
         connection.connect(str(path))
         hello, fds, _, _ = socket.recv_fds(connection, HELLO.size, 8)
-        _, _, slots, stride, flows = HELLO.unpack(hello)
+        _, _, slots, stride, flows, _ = HELLO.unpack(hello)
         # Its pages are ours to make.
         size, flags = os.fstat(fds[0]).st_size, mmap.MAP_SHARED | mmap.MAP_POPULATE
         memory = mmap.mmap(fds[0], size, flags)

@@ -10,6 +10,7 @@
 #include <rte_version.h>
 
 #include "control.h"
+#include "core/checkpoint/checkpoint.h"
 #include "core/fastpath/fastpath.h"
 #include "core/tsc.h"
 
@@ -160,6 +161,8 @@ static json_t *replica_json(struct engine *e, const struct replica *r)
 		json_object_set_new(o, "elastic", elastic_json(r->elastic, r->index, r->rests));
 	if (r->fast)
 		json_object_set_new(o, "fastpath", fastpath_json(r->fast));
+	if (r->checkpoint)
+		json_object_set_new(o, "checkpoint", checkpoint_json(r->checkpoint));
 	if (r->parallel)
 		json_object_set_new(o, "parallel", parallel_json(r->parallel));
 	if (r->locate)

@@ -3,6 +3,7 @@
 #include <rte_cycles.h>
 #include <rte_prefetch.h>
 
+#include "core/checkpoint/checkpoint.h"
 #include "core/pkt.h"
 #include "outlet.h"
 #include "run.h"
@@ -159,6 +160,17 @@ static void tick(struct replica *r, uint64_t now)
 	}
 }
 
+/* Where to is looked at each time: a peer that was started anew keeps other memory. */
+static __rte_noinline void write_checkpoint(struct replica *r, uint64_t now)
+{
+	size_t bytes;
+	void *memory = r->keeper->ops->kept(r->keeper, &bytes);
+
+	if (memory != checkpoint_memory(r->checkpoint))
+		checkpoint_attach(r->checkpoint, memory, bytes, false, now);
+	checkpoint_tick(r->checkpoint, now);
+}
+
 void replica_upkeep(struct replica *r, uint64_t now)
 {
 	busy_look(&r->busy, r->clock, r->window, now);
@@ -171,6 +183,8 @@ void replica_upkeep(struct replica *r, uint64_t now)
 		fastpath_credit(r);
 	/* What a tick emits needs the room that packets still held for an output would take. */
 	if (r->has_tick && (int64_t)(now - r->next_tick) >= 0 && !blocked(r)) {
+		if (unlikely(r->checkpoint))
+			write_checkpoint(r, now);
 		if (r->side)
 			parallel_side_tick(r, now);
 		else

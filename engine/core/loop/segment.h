@@ -113,6 +113,8 @@ struct replica {
 	bool rests;              /* of an elastic segment: no worker has it */
 	struct elastic *elastic; /* NULL: its segment is none */
 	_Atomic uint64_t turns;  /* begun with nothing left of those before; of an elastic segment */
+	struct checkpoint *checkpoint; /* NULL: none are written */
+	struct link *keeper;           /* whose peer keeps them */
 	struct parallel *parallel; /* NULL: all functions one after the other */
 	struct parallel_side *side; /* this is no replica of its own, but another's function beside */
 	uint32_t until_timed; /* polls with packets before the next one that is timed */

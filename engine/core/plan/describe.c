@@ -64,6 +64,7 @@ static json_t *describe_nf(const struct nf_ops *o)
 	json_object_set_new(j, "counters", names(o->counters));
 	json_object_set_new(j, "updates", json_boolean(o->update != NULL));
 	json_object_set_new(j, "offloads", json_boolean(o->flow_action && !o->flow_account));
+	json_object_set_new(j, "keeps", json_boolean(o->keeps || o->state_key == NF_STATELESS));
 	json_object_set_new(j, "params", param_schema(o->params));
 	return j;
 }

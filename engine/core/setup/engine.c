@@ -302,6 +302,9 @@ int engine_start(struct engine *e, struct plan *plan, struct err *err)
 	rc = engine_make(e, plan, err);
 	if (rc)
 		return rc;
+	for (unsigned int i = 0; i < plan->n_segments; i++)
+		for (unsigned int j = 0; j < plan->segments[i].n_replicas; j++)
+			checkpoint_begin(e->replicas[i][j]);
 	rc = engine_launch(e, err);
 	if (rc)
 		engine_stop(e);

@@ -65,6 +65,10 @@ int replica_create(struct engine *e, unsigned int si, unsigned int index, struct
 		   struct err *err);
 void replica_destroy(struct replica *r);
 
+/* Checkpoints, where a link that the segment reads has them; then what is there goes on (checkpoint.h). */
+int checkpoint_open(struct replica *r, const struct plan_segment *s, struct err *err);
+void checkpoint_begin(struct replica *r);
+
 /* Functions side by side, where the segment has them. */
 int parallel_open(struct engine *e, struct replica *r, const struct plan_segment *s,
 		  struct err *err);

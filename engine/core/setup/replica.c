@@ -8,6 +8,7 @@
 #include <rte_lcore.h>
 #include <rte_malloc.h>
 
+#include "core/checkpoint/checkpoint.h"
 #include "engine.h"
 
 /* In pairs of lines, as processors fetch them: the next one may be another lcore's. */
@@ -271,6 +272,8 @@ int replica_create(struct engine *e, unsigned int si, unsigned int index, struct
 			return rc;
 	}
 	rc = fastpath_offer_open(r, s, err);
+	if (!rc)
+		rc = checkpoint_open(r, s, err);
 	if (rc)
 		return rc;
 	return locate_open(e, r) ? err_set(err, ENOMEM, s->name, "out of memory for a replica") : 0;
@@ -330,6 +333,7 @@ void replica_destroy(struct replica *r)
 		rte_free(r->order[d]);
 		rte_free(r->position[d]);
 	}
+	checkpoint_free(r->checkpoint);
 	fastpath_close(r->fast);
 	parallel_close(r->parallel);
 	slices_free(r->slices);

@@ -34,6 +34,13 @@ static const struct param shm_params[] = {
 	 .doc = "offload of state: the client tells what its segment does to a flow, and the server does "
 		"that to the flow's next packets. A power of two, at both ends the same, and the client's "
 		"segment's `fastpath`; 0: none"},
+	{.name = "checkpoint_mb", .type = PARAM_UINT, .max = SHM_KEPT_MB_MAX, .def = "0", .unit = "MiB",
+	 .offset = offsetof(struct shm_conf, checkpoint_mb),
+	 .doc = "server's: memory that it keeps from client to client, for their checkpoints; 0: none"},
+	{.name = "checkpoint_ms", .type = PARAM_UINT, .max = 60000, .def = "0", .unit = "ms",
+	 .offset = offsetof(struct shm_conf, checkpoint_ms),
+	 .doc = "client's: how often each flow of its segment's functions is written into the memory that "
+		"the server keeps, with which the next client goes on; 0: never"},
 	{.name = "times", .type = PARAM_BOOL, .def = "false", .offset = offsetof(struct shm_conf, times),
 	 .doc = "take each packet's times: waiting here, of that with the reader off its CPU, and from "
 		"a link of this kind to this one"},
@@ -54,6 +61,10 @@ static int check(const struct link *l, struct err *err)
 		return err_set(err, EINVAL, "params.offload",
 			       "%lu; allowed: 0, or a power of two from 4",
 			       (unsigned long)c->offload);
+	if (c->role ? c->checkpoint_mb : c->checkpoint_ms)
+		return err_set(err, EINVAL, c->role ? "params.checkpoint_mb" : "params.checkpoint_ms",
+			       "is the %s's; this end is the %s; allowed: 0",
+			       c->role ? "server" : "client", roles[c->role]);
 	if (l->n_rxq > 1 || l->n_txq > 1)
 		return err_set(err, EINVAL, "", "%u replicas read and %u write it; allowed: one of each, "
 			       "steer through a ring", l->n_rxq, l->n_txq);
@@ -81,6 +92,7 @@ static void shm_fini(struct link *l)
 	shm_peer_stop(s);
 	shm_queue_close(&s->rx);
 	shm_queue_close(&s->tx);
+	shm_kept_close(s);
 	shm_map_close(s->own);
 	shm_map_close(s->control);
 	shm_offload_close(s->offload);
@@ -126,7 +138,7 @@ static int prepare(struct shm_state *s, struct err *err)
 		return 0;
 	if (c->offload && shm_offload_open(s, err))
 		return -ENOMEM;
-	return shm_renew(s, err);
+	return shm_kept_make(s, err) ? -ENOMEM : shm_renew(s, err);
 }
 
 static uint32_t shm_tells(const struct link *l)
@@ -147,7 +159,7 @@ static int shm_init(struct link *l, struct err *err)
 	if (!s)
 		return err_set(err, ENOMEM, "", "out of memory");
 	s->link = l;
-	s->peer = s->listening = s->wake = -1;
+	s->peer = s->listening = s->wake = s->kept_fd = -1;
 	rc = register_stamp(err);
 	if (!rc)
 		rc = prepare(s, err);
@@ -229,6 +241,8 @@ static const struct link_ops shm_ops = {
 	.wait_fd = shm_wait_fd,
 	.wait_arm = shm_wait_arm,
 	.wait_disarm = shm_wait_disarm,
+	.checkpoint_ms = shm_checkpoint_ms,
+	.kept = shm_kept_at,
 	.tells = shm_tells,
 	.told = shm_told,
 	.tables_changed = shm_tables_changed,

@@ -120,7 +120,8 @@ static struct shm_map *map_open(const struct shm_hello *hello, const int *fds, i
 	if (hello->magic != SHM_MAGIC || hello->version != SHM_VERSION || !hello->slots ||
 	    (hello->slots & (hello->slots - 1)) || hello->slots > 1u << 20 ||
 	    hello->stride <= sizeof(struct shm_slot) || hello->stride > 1u << 17 ||
-	    hello->stride % SHM_SLOT_ALIGN || hello->flows > OFFLOAD_FLOWS_MAX)
+	    hello->stride % SHM_SLOT_ALIGN || hello->flows > OFFLOAD_FLOWS_MAX ||
+	    hello->kept_mb > SHM_KEPT_MB_MAX)
 		return NULL;
 	m = map_new(hello->slots, hello->stride, hello->flows);
 	if (!m)
@@ -137,7 +138,7 @@ static struct shm_map *map_open(const struct shm_hello *hello, const int *fds, i
 
 static struct shm_map *map_again(const struct shm_map *m, int populated)
 {
-	struct shm_hello hello = {SHM_MAGIC, SHM_VERSION, m->slots, m->stride, m->flows};
+	struct shm_hello hello = {SHM_MAGIC, SHM_VERSION, m->slots, m->stride, m->flows, 0};
 
 	return map_open(&hello, m->fd, populated);
 }

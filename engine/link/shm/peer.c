@@ -33,14 +33,23 @@ static struct sockaddr_un address(const struct shm_conf *c)
 	return a;
 }
 
-/* The client's end of the wake-ups is the client's from then on: it may put descriptors there, too. */
-static bool give(int peer, struct shm_map *m)
+static size_t fds_of(const struct shm_hello *hello)
 {
-	struct shm_hello hello = {SHM_MAGIC, SHM_VERSION, m->slots, m->stride, m->flows};
+	return hello->kept_mb ? SHM_FDS_MOST : SHM_FDS;
+}
+
+/* The client's end of the wake-ups is the client's from then on: it may put descriptors there, too. */
+static bool give(const struct shm_state *s, int peer, struct shm_map *m)
+{
+	const struct shm_conf *conf = s->link->conf;
+	struct shm_hello hello = {SHM_MAGIC, SHM_VERSION, m->slots,
+				  m->stride, m->flows, (uint32_t)conf->checkpoint_mb};
 	struct iovec iov = {&hello, sizeof(hello)};
-	int fds[SHM_FDS] = {[SHM_FD_MEMORY] = m->fd[SHM_FD_MEMORY],
-			    [SHM_FD_TO_SERVER] = m->fd[SHM_FD_TO_SERVER],
-			    [SHM_FD_TO_CLIENT] = m->client_end};
+	int fds[SHM_FDS_MOST] = {[SHM_FD_MEMORY] = m->fd[SHM_FD_MEMORY],
+				 [SHM_FD_TO_SERVER] = m->fd[SHM_FD_TO_SERVER],
+				 [SHM_FD_TO_CLIENT] = m->client_end,
+				 [SHM_FDS] = s->kept_fd};
+	size_t n = fds_of(&hello) * sizeof(*fds);
 	char control[CMSG_SPACE(sizeof(fds))] = {0};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
 			     .msg_controllen = sizeof(control)};
@@ -49,17 +58,18 @@ static bool give(int peer, struct shm_map *m)
 
 	c->cmsg_level = SOL_SOCKET;
 	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(fds));
-	memcpy(CMSG_DATA(c), fds, sizeof(fds));
+	c->cmsg_len = CMSG_LEN(n);
+	msg.msg_controllen = CMSG_SPACE(n);
+	memcpy(CMSG_DATA(c), fds, n);
 	given = sendmsg(peer, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(hello);
 	discard(m->client_end);
 	m->client_end = -1;
 	return given;
 }
 
-static struct shm_map *take(int peer)
+static struct shm_map *take(struct shm_state *s, int peer)
 {
-	int fds[SHM_FDS] = {-1, -1, -1};
+	int fds[SHM_FDS_MOST] = {-1, -1, -1, -1};
 	struct shm_hello hello;
 	struct iovec iov = {&hello, sizeof(hello)};
 	char control[CMSG_SPACE(sizeof(fds))] = {0};
@@ -73,11 +83,14 @@ static struct shm_map *take(int peer)
 	    recvmsg(peer, &msg, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(hello))
 		return NULL;
 	c = CMSG_FIRSTHDR(&msg);
-	if (!c || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(fds)))
+	if (!c || c->cmsg_type != SCM_RIGHTS ||
+	    c->cmsg_len != CMSG_LEN(fds_of(&hello) * sizeof(*fds)))
 		return NULL;
-	memcpy(fds, CMSG_DATA(c), sizeof(fds));
+	memcpy(fds, CMSG_DATA(c), fds_of(&hello) * sizeof(*fds));
 	m = shm_map_open(&hello, fds);
-	for (int i = 0; i < SHM_FDS; i++)
+	if (m && hello.kept_mb && shm_checkpoint_ms(s->link))
+		shm_kept_take(s, hello.kept_mb, fds[SHM_FDS]);
+	for (size_t i = 0; i < fds_of(&hello); i++)
 		close(fds[i]);
 	return m;
 }
@@ -116,7 +129,7 @@ static void serve_one(struct shm_state *s)
 	if (fd < 0)
 		return;
 	s->let_in_ns = now_ns();
-	if (s->peer >= 0 || !fresh_memory(s) || !give(fd, s->own)) {
+	if (s->peer >= 0 || !fresh_memory(s) || !give(s, fd, s->own)) {
 		atomic_fetch_add(&s->refused, 1);
 		discard(fd);
 		return;
@@ -164,7 +177,7 @@ static void join_server(struct shm_state *s)
 	s->peer = helper_connect(c->socket, SOCK_SEQPACKET);
 	if (s->peer < 0)
 		return;
-	rx = take(s->peer);
+	rx = take(s, s->peer);
 	tx = rx ? shm_map_again(rx) : NULL;
 	control = tx ? shm_map_again(rx) : NULL;
 	if (!control || send(s->peer, "", 1, MSG_NOSIGNAL) != 1) {

@@ -38,7 +38,7 @@
  */
 
 #define SHM_MAGIC 0x68727368u /* "hrsh" */
-#define SHM_VERSION 5
+#define SHM_VERSION 6
 #define SHM_SLOT_ALIGN 64
 
 enum { SHM_TO_CLIENT, SHM_TO_SERVER, SHM_RINGS };
@@ -61,6 +61,7 @@ struct shm_hello {
 	uint32_t magic, version;
 	uint32_t slots, stride;
 	uint32_t flows; /* of which the client may tell what it decided */
+	uint32_t kept_mb; /* of memory that the server keeps for the next client; 0: no descriptor of it */
 };
 
 struct shm_region {
@@ -70,6 +71,20 @@ struct shm_region {
 
 /* The memory, the eventfd that wakes the server, one's own end of the datagrams that wake the client. */
 enum { SHM_FD_MEMORY, SHM_FD_TO_SERVER, SHM_FD_TO_CLIENT, SHM_FDS };
+/* Behind them, with kept_mb: what checkpoints are written into. */
+#define SHM_FDS_MOST (SHM_FDS + 1)
+#define SHM_KEPT_MB_MAX 4096
+
+/*
+ * Memory that the server keeps from client to client, sealed at its size: so it is the quota, too. The server
+ * neither maps nor reads it; its pages are the clients' to make. A client has it until it ends.
+ */
+struct shm_kept {
+	void *memory;
+	size_t bytes;
+	uint64_t device, inode; /* by which it is known again */
+	struct shm_kept *before; /* another server's */
+};
 
 /* One mapping of a region: each queue has its own, which its lcore alone uses. */
 struct shm_map {
@@ -112,7 +127,7 @@ struct shm_times {
 struct shm_conf {
 	char *socket;
 	uint32_t role;
-	uint64_t slots, slot_bytes, wait_link_ms, offload;
+	uint64_t slots, slot_bytes, wait_link_ms, offload, checkpoint_ms, checkpoint_mb;
 	bool times;
 };
 
@@ -133,6 +148,8 @@ struct shm_state {
 	struct shm_map *own; /* server's: what it gives out */
 	struct shm_map
 		*control; /* client's, the control thread's: where changes of tables are told */
+	int kept_fd; /* server's; -1: it keeps nothing */
+	_Atomic(struct shm_kept *) kept; /* client's: the last one; those before stay mapped */
 	uint64_t serial;  /* peers so far */
 	struct shm_offload *offload; /* server's: NULL without flows */
 	_Atomic bool up;
@@ -175,6 +192,13 @@ uint64_t shm_queue_used(const struct shm_queue *q, unsigned int ring);
 struct offload_area *shm_area(const struct shm_map *m); /* NULL without flows */
 void shm_queue_control(struct shm_state *s, struct shm_map *m);
 void shm_tables_changed(struct link *l);
+
+/* Memory for checkpoints (kept.c). */
+int shm_kept_make(struct shm_state *s, struct err *err);
+void shm_kept_take(struct shm_state *s, uint32_t mb, int fd); /* client's: of a hello */
+void shm_kept_close(struct shm_state *s);
+uint32_t shm_checkpoint_ms(const struct link *l);
+void *shm_kept_at(const struct link *l, size_t *bytes);
 
 /* The connection (peer.c): a thread of its own, which sleeps unless peers come and go. */
 int shm_peer_start(struct shm_state *s, struct err *err);

@@ -117,9 +117,13 @@ bool fw_gone(void *end, struct flow *f);
 /* Makes the key of a tuple; addresses and ports as they lie in the packet, bucket: pkt_bucket. */
 bool fw_key4_make(struct flow_key4 *k, const void *src, const void *dst, uint16_t sport,
 		  uint16_t dport, uint8_t proto, uint8_t bucket);
+/* Whether it may have been made so, outside of any bucket. */
+bool fw_key4_sound(const struct flow_key4 *k);
 bool fw_key6_make(struct flow_key6 *k, const void *src, const void *dst, uint16_t sport,
 		  uint16_t dport, uint8_t proto, uint8_t bucket);
 
+/* nf_ops.keeps (kept.c). */
+extern const struct nf_keeps fw_keeps;
 bool fw_flow_action(struct nf_worker *w, const struct nf_flow *flow, uint8_t verdict,
 		    struct nf_flow_action *action);
 void fw_process(struct nf_worker *w, struct burst *b);

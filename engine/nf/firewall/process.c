@@ -49,6 +49,20 @@ bool fw_key4_make(struct flow_key4 *k, const void *src, const void *dst, uint16_
 	return key4_words(k, (uint64_t)s << 16 | sport, (uint64_t)d << 16 | dport, proto, bucket);
 }
 
+bool fw_key4_sound(const struct flow_key4 *k)
+{
+	uint64_t words[2];
+
+	memcpy(words, k, sizeof(words));
+#if RTE_BYTE_ORDER == RTE_LITTLE_ENDIAN
+	words[1] &= UINT32_MAX;
+#else
+	words[1] >>= 32;
+#endif
+	return !k->shard && !k->zone &&
+	       (words[0] & 0xffffffffffff) <= (words[1] << 16 | words[0] >> 48);
+}
+
 bool fw_key6_make(struct flow_key6 *k, const void *src, const void *dst, uint16_t sport,
 		  uint16_t dport, uint8_t proto, uint8_t bucket)
 {

@@ -126,6 +126,10 @@ int lb_config_build(const struct lb_params *p, const struct lb_members *members,
 void lb_config_free(void *config);
 /* No VIP's, so that it passes or is dropped whatever flows there are. */
 bool lb_is_for_none(const struct lb_config *c, const union tuple_key *key, bool v6);
+/* nf_ops.keeps (kept.c). */
+extern const struct nf_keeps lb_keeps;
+/* The VIP of a key, n_vips or more: none. */
+uint32_t lb_find_vip(const struct lb_config *c, const void *flow_key, bool v6);
 bool lb_flow_action(struct nf_worker *w, const struct nf_flow *flow, uint8_t verdict,
 		    struct nf_flow_action *action);
 void lb_process(struct nf_worker *w, struct burst *b);

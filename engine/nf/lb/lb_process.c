@@ -87,7 +87,7 @@ static uint32_t find_ports(const struct lb_map *map, struct lb_key *key)
 	return lb_map_find(map, key);
 }
 
-static uint32_t find_vip(const struct lb_config *c, const void *flow_key, bool v6)
+uint32_t lb_find_vip(const struct lb_config *c, const void *flow_key, bool v6)
 {
 	const struct flow_key4 *k4 = flow_key;
 	const struct flow_key6 *k6 = flow_key;
@@ -101,7 +101,7 @@ static uint32_t find_vip(const struct lb_config *c, const void *flow_key, bool v
 
 bool lb_is_for_none(const struct lb_config *c, const union tuple_key *key, bool v6)
 {
-	return find_vip(c, key, v6) >= c->n_vips;
+	return lb_find_vip(c, key, v6) >= c->n_vips;
 }
 
 /* The same on every worker and at all times, so that flows not in the table have their backend. */
@@ -128,7 +128,7 @@ static __rte_noinline const struct lb_backend *assign(struct nf_worker *w, const
 {
 	struct lb_worker *lw = w->state;
 	const struct lb_params *p = w->nf->conf;
-	uint32_t vip = f ? c->backends[f->user].vip : find_vip(c, key, v6);
+	uint32_t vip = f ? c->backends[f->user].vip : lb_find_vip(c, key, v6);
 	uint16_t pick;
 
 	if (vip >= c->n_vips) {

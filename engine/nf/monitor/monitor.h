@@ -54,4 +54,6 @@ void mon_export(struct mon_worker *mw, enum flow_family family, const struct flo
 void mon_flush(struct mon_worker *mw, bool force);
 /* To be called with each TSC stamp seen, before anything else. */
 void mon_clock(struct mon_worker *mw, uint64_t tsc);
+/* nf_ops.keeps (kept.c). */
+extern const struct nf_keeps mon_keeps;
 int mon_socket_open(const struct mon_params *p, struct err *err);

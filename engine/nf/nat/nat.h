@@ -143,8 +143,18 @@ bool nat_pick_outside(struct nf_worker *w, struct rte_mbuf *m, const struct flow
 bool nat_find_static(const struct nat_statics *statics, uint8_t proto, struct nat_endpoint e,
 		     bool inside, struct nat_endpoint *other);
 struct flow_key4 nat_map_key(struct nat_endpoint e, uint8_t proto, bool inside);
+/* nf_ops.keeps (kept.c). */
+extern const struct nf_keeps nat_keeps;
 struct flow_key4 nat_inward_key(const struct flow_key4 *outward, struct nat_endpoint outside);
 
+/* Both ways of one; the outward one, or NULL when the table is full. */
+struct flow *nat_add_session(struct nat_worker *nat, const struct flow_key4 *outward,
+			     struct nat_endpoint outside, struct flow *mapping, enum track_state state,
+			     uint32_t now);
+/* The two records of a mapping; the inside one, or NULL when the table is full. */
+struct flow *nat_add_mapping(struct nat_worker *nat, struct nat_endpoint inside,
+			     struct nat_endpoint outside, uint8_t proto, uint32_t now);
+void nat_end_mapping(struct nat_worker *nat, struct flow *inside);
 /* Begins a session; the packet's own way of it, or NULL and the verdict. */
 struct flow *nat_new_outward(struct nf_worker *w, struct rte_mbuf *m, const struct flow_key4 *key,
 			     uint32_t now, uint8_t *verdict);

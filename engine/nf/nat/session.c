@@ -71,9 +71,8 @@ struct flow_key4 nat_inward_key(const struct flow_key4 *outward, struct nat_endp
 	return k;
 }
 
-/* The two records of a mapping; NULL when the table is full. */
-static struct flow *add_mapping(struct nat_worker *nat, struct nat_endpoint inside,
-				struct nat_endpoint outside, uint8_t proto, uint32_t now)
+struct flow *nat_add_mapping(struct nat_worker *nat, struct nat_endpoint inside,
+			     struct nat_endpoint outside, uint8_t proto, uint32_t now)
 {
 	struct flow_key4 ki = nat_map_key(inside, proto, true), ko = nat_map_key(outside, proto, false);
 	struct flow *fi = flow_insert(nat->mappings, &ki), *fo;
@@ -97,7 +96,7 @@ static struct flow *add_mapping(struct nat_worker *nat, struct nat_endpoint insi
 	return fi;
 }
 
-static void end_mapping(struct nat_worker *nat, struct flow *inside)
+void nat_end_mapping(struct nat_worker *nat, struct flow *inside)
 {
 	struct nat_map *m = flow_state4(inside);
 
@@ -139,12 +138,10 @@ static enum track_state first_state(const struct rte_mbuf *m, uint8_t proto)
 		       : TRACK_OTHER;
 }
 
-/* Both ways of a session; returns the outward one, or NULL when the table is full. */
-static struct flow *add_session(struct nf_worker *w, const struct flow_key4 *outward,
-				struct nat_endpoint outside, struct flow *mapping,
-				enum track_state state, uint32_t now)
+struct flow *nat_add_session(struct nat_worker *nat, const struct flow_key4 *outward,
+			     struct nat_endpoint outside, struct flow *mapping, enum track_state state,
+			     uint32_t now)
 {
-	struct nat_worker *nat = w->state;
 	struct nat_endpoint inside = {outward->src, outward->sport};
 	struct flow_key4 inward = nat_inward_key(outward, outside);
 	uint32_t map = mapping ? flow_index(nat->mappings, mapping) : NAT_NO_MAPPING;
@@ -166,7 +163,6 @@ static struct flow *add_session(struct nf_worker *w, const struct flow_key4 *out
 	flow_touch(fi, now, nat->timeouts[state]);
 	if (mapping)
 		((struct nat_map *)flow_state4(mapping))->sessions++;
-	w->counters[C_NEW]++;
 	return fo;
 }
 
@@ -185,7 +181,7 @@ static struct flow *take_mapping(struct nf_worker *w, struct rte_mbuf *m,
 		*verdict = NF_DROP(DROP_PORTS_EXHAUSTED);
 		return NULL;
 	}
-	f = add_mapping(nat, inside, outside, key->proto, now);
+	f = nat_add_mapping(nat, inside, outside, key->proto, now);
 	if (!f)
 		*verdict = NF_DROP(DROP_TABLE_FULL);
 	return f;
@@ -212,13 +208,14 @@ struct flow *nat_new_outward(struct nf_worker *w, struct rte_mbuf *m, const stru
 		*verdict = NF_DROP(DROP_PORTS_EXHAUSTED);
 		return NULL;
 	}
-	f = add_session(w, key, outside, mapping, first_state(m, key->proto), now);
+	f = nat_add_session(nat, key, outside, mapping, first_state(m, key->proto), now);
 	if (!f) {
 		*verdict = NF_DROP(DROP_TABLE_FULL);
 		if (mapping && !((struct nat_map *)flow_state4(mapping))->sessions)
-			end_mapping(nat, mapping);
+			nat_end_mapping(nat, mapping);
 		return NULL;
 	}
+	w->counters[C_NEW]++;
 	flow_at(nat->sessions, nat_way(f)->peer)->user |= NAT_REPLY;
 	if (nat_is_outside(nat, key->dst))
 		f->user |= NAT_HAIRPIN;
@@ -261,12 +258,13 @@ struct flow *nat_new_inward(struct nf_worker *w, struct rte_mbuf *m, const struc
 		return NULL;
 	}
 	outward = outward_key(inside, key);
-	f = add_session(w, &outward, (struct nat_endpoint){key->dst, key->dport}, mapping,
-			first_state(m, key->proto), now);
+	f = nat_add_session(nat, &outward, (struct nat_endpoint){key->dst, key->dport}, mapping,
+			    first_state(m, key->proto), now);
 	if (!f) {
 		*verdict = NF_DROP(DROP_TABLE_FULL);
 		return NULL;
 	}
+	w->counters[C_NEW]++;
 	f->user |= NAT_REPLY;
 	/* Hairpinned: the other host inside answers to an outside endpoint, too. */
 	if (nat_is_outside(nat, key->src))
@@ -280,7 +278,7 @@ void nat_end_session(struct nat_worker *nat, struct flow *f)
 
 	flow_delete(nat->sessions, flow_at(nat->sessions, nat_way(f)->peer));
 	if (mapping && !--((struct nat_map *)flow_state4(mapping))->sessions)
-		end_mapping(nat, mapping);
+		nat_end_mapping(nat, mapping);
 }
 
 /* A session lives while either way is used: what has expired is its younger record. */

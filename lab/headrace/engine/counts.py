@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, NonNegativeInt
 
 from headrace.engine.growing import Counts
 from headrace.engine.link_counts import Ends, LinkCounts, PortCounts, SinkCounts, SourceCounts
@@ -194,6 +194,36 @@ class ElasticCounts(Counts):
     rests: bool  # no lcore runs it
 
 
+class RestoredCounts(Counts):
+    """What became of the flows that the engine before this one left."""
+
+    momentary = frozenset({"live", "whole", "restored", "expired", "refused", "lost", "oldest_ns"})
+
+    live: NonNegativeInt  # that it had when it ended
+    whole: NonNegativeInt  # of which a whole slot was there
+    restored: NonNegativeInt
+    expired: NonNegativeInt
+    refused: NonNegativeInt
+    lost: NonNegativeInt
+    oldest_ns: NonNegativeInt  # ago one of those restored was written
+
+
+class CheckpointCounts(Counts):
+    """What a segment writes for the engine that may come after it."""
+
+    momentary = frozenset({"slots", "beyond", "pass_ns", "most_at_once", "longest_cycles"})
+
+    slots: NonNegativeInt  # of each of its flow tables
+    beyond: NonNegativeInt  # records that have none
+    passes: NonNegativeInt
+    pass_ns: NonNegativeInt  # the longest
+    saved: NonNegativeInt
+    most_at_once: NonNegativeInt  # records that a tick looked at
+    cycles: NonNegativeInt
+    longest_cycles: NonNegativeInt
+    restored: RestoredCounts
+
+
 class ReplicaCounts(Counts):
     """A replica of a segment."""
 
@@ -216,6 +246,7 @@ class ReplicaCounts(Counts):
     nfs: dict[str, FunctionCounts]
     elastic: ElasticCounts | None = None
     fastpath: FastpathCounts | None = None
+    checkpoint: CheckpointCounts | None = None
     parallel: ParallelCounts | None = None
     located: LocatingCounts | None = None
 

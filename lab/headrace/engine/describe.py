@@ -64,6 +64,7 @@ class FunctionDescription(Record):
     counters: tuple[str, ...]
     updates: bool  # its tables can be replaced while packets flow
     offloads: bool  # it can tell a host what to do to a flow's next packets (docs/hosting.md)
+    keeps: bool  # it has no state of flows, or writes checkpoints of it (docs/hosting.md)
     params: dict[str, Any]  # a JSON Schema
 
 

@@ -54,6 +54,7 @@ def chaos(
         mbufs_after=after.mbufs,
         mbufs_room=deployed.mbufs_room,
         still=still,
+        taken=deployed.taken(),
         flows_on=deployed.flows_on,
         ways=deployed.ways_count,
         not_back=tuple(not_back),

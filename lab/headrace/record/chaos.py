@@ -15,6 +15,20 @@ CHAOS = "chaos"  # what a row of the results has as its goal
 CHAOS_FILE = "chaos-{:03}.json"  # among a bundle's samples, by trial
 
 
+class TakenOver(Record):
+    """What VNFs that were started again told of the flows that those before them had."""
+
+    restarts: NonNegativeInt  # of which it is known
+    live: NonNegativeInt  # flows that the killed ones had
+    restored: NonNegativeInt  # that went on with their state
+    expired: NonNegativeInt  # whose time was over meanwhile
+    lost: NonNegativeInt  # of `live`, neither: begun, mostly, after the last checkpoint
+    refused: NonNegativeInt  # checkpoints that their function did not take
+    oldest_ms: NonNegativeFloat  # ago the oldest state that went on was written
+    pass_ms: NonNegativeFloat  # the longest that a checkpoint of all flows took
+    most_at_once: NonNegativeInt  # records that a worker looked at before it went on
+
+
 class ChaosOutcome(Record):
     seconds: NonNegativeFloat
     kills: dict[str, int]  # VNF: how often
@@ -29,6 +43,7 @@ class ChaosOutcome(Record):
     still: NonNegativeInt  # times that no packet at all came through between two kills
     ways: NonNegativeInt  # directions that had the load
     flows_on: bool  # packets go on while a VNF is down, so that `still` is a failure
+    taken: TakenOver | None = None  # with checkpoints
     not_back: tuple[str, ...] = ()  # VNFs that did not come up again
     left: tuple[str, ...] = ()  # what the run left on the machine, seen when it was over
 
@@ -59,12 +74,28 @@ class ChaosOutcome(Record):
                 else "Nothing was left on the machine.",
             ),
         ]  # fmt: skip
+        if self.taken is not None:
+            checks.append(_taken(self.taken))
         if self.flows_on:
             text = f"{self.still} times nothing came through between two kills."
             checks.append(
                 Finding(check="still", ok=self.still == 0, value=self.still, limit=0, text=text)
             )
         return tuple(checks)
+
+
+def _taken(taken: TakenOver) -> Finding:
+    """Flows are lost as a matter of course; that none went on is a failure."""
+    text = (
+        f"{taken.restored} of {taken.live} flows that killed VNFs had went on with their state, "
+        f"{taken.expired} had expired, {taken.lost} were lost; state was {taken.oldest_ms:.0f} ms "
+        f"old at most (a checkpoint of all flows took up to {taken.pass_ms:.0f} ms, by "
+        f"{taken.most_at_once} at a time at most)."
+    )
+    return Finding(
+        check="checkpoints", ok=taken.restored > 0 or taken.live == 0, value=taken.restored,
+        limit=taken.live, text=text,
+    )  # fmt: skip
 
 
 def chaos_outcomes(bundle: Path) -> dict[int, ChaosOutcome]:

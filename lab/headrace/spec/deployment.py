@@ -385,6 +385,15 @@ class Deployment(Spec):
                 "with hosting process or container, and network veb or vepa"
             )
 
+    def _check_checkpoint(self, hosting: Hosting) -> None:
+        if hosting.checkpoint is None:
+            return
+        if hosting.kind not in ("process", "container") or self.network not in ("veb", "vepa"):
+            raise ValueError(
+                f"hosting: checkpoint, with kind {hosting.kind} and network {self.network}; "
+                "allowed with kind process or container, and network veb or vepa"
+            )
+
     @property
     def build(self) -> Path | None:
         """Another build of headrace-engine."""
@@ -420,6 +429,7 @@ class Deployment(Spec):
         self._check_offload(self.hosting.kind)
         if not isinstance(self.hosting, Hosting):
             return self
+        self._check_checkpoint(self.hosting)
         kinds = _APART.get(self.network)
         if kinds is not None and self.hosting.kind not in kinds:
             raise ValueError(

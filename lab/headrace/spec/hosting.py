@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StrictBool, model_validator
 
-from headrace.spec.base import Count, Spec, not_a_bool
+from headrace.spec.base import Count, Seconds, Spec, not_a_bool
 from headrace.spec.vm import QUEUE_MAX, QUEUE_MIN, Vm
 
 VFS_MAX = 63  # of one port of Wang et al.'s NIC (Intel 82599), and of the engine's veb
@@ -32,6 +32,20 @@ def _ratio(value: Any) -> Any:
     raise ValueError('allowed: "1:1", "2:1", "4:1", vCPUs to a physical core, 1 to 99')
 
 
+class Checkpoint(Spec):
+    """`every` so often each flow's state of a VNF is written into memory that the host keeps, and
+    a VNF that is started again goes on with it. `memory_mb` of it are each VNF's: flows beyond
+    have no place. `100 ms` is short for `{every: 100 ms}`."""
+
+    every: Annotated[Seconds, Field(ge=0.01, le=60)] = 0.1
+    memory_mb: Annotated[Count, Field(ge=1, le=4096)] = 16
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_short(cls, value: Any) -> Any:
+        return {"every": value} if isinstance(value, str | int | float) else value
+
+
 class Hosting(Spec):
     """VNFs made of headrace's own functions. `execution` says which make up a VNF: each of its
     segments is one.
@@ -44,7 +58,8 @@ class Hosting(Spec):
     VNF's control group. `vf`: how a VNF's engine reaches its virtual function of a real NIC: the
     kernel's driver and a packet socket, AF_XDP, or DPDK's own driver by vfio-pci. Machines are
     given theirs whole; `vf` then is the tester's way. `audit_placement`: each trial's audit says
-    whether threads and memory are where the placement has them.
+    whether threads and memory are where the placement has them. `checkpoint`: a VNF that is started
+    again goes on with the state that the one before had written by then.
     """
 
     kind: Literal["inline", "process", "container", "vm"] = "inline"
@@ -69,6 +84,7 @@ class Hosting(Spec):
     vm: Vm = Vm()
     vf: Literal["af_packet", "af_xdp", "vfio"] | None = None
     audit_placement: StrictBool = False
+    checkpoint: Checkpoint | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Hosting:
@@ -90,6 +106,7 @@ class Hosting(Spec):
         if self.slots & (self.slots - 1):
             raise ValueError(f"slots: {self.slots}; allowed: a power of two")
         program = PROGRAM_MB + max(0, (self.slots - SLOTS) * SLOT_BYTES >> 20)
+        program += 0 if self.checkpoint is None else self.checkpoint.memory_mb
         least = self.memory_mb + program
         if self.memory_limit_mb is not None and self.memory_limit_mb < least:
             raise ValueError(

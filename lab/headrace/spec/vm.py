@@ -113,5 +113,6 @@ def appliance_description() -> dict[str, Any]:
         "edges": ["out"],
         "policy_drops": [],
         "offloads": False,
+        "keeps": False,
         "params": {"type": "object", "additionalProperties": False, "properties": properties},
     }

@@ -146,6 +146,8 @@ def _vnf_plan(
         nfs[name] = PlanFunction(type=node.nf, params=params)
         if experiment.execution.offload_flows:
             _check_offloads(node.name, node.nf, description, doc)
+        if hosting.checkpoint is not None:
+            _check_keeps(node.name, node.nf, description, doc)
         wired[name] = {}
         for direction in directions:
             edges = {description.edges(node.nf)[0]: _onwards(one, name, direction)}
@@ -174,6 +176,8 @@ def _vnf_plan(
     )
     flows = experiment.execution.offload_flows
     links = {face.name: vnf_link(face, hosting, flows) for face in one.faces}
+    if hosting.checkpoint is not None:
+        links[one.faces[0].name].params["checkpoint_ms"] = round(hosting.checkpoint.every * 1e3)
     return Plan(engine=engine, links=links, nfs=nfs, segments=(segment,))
 
 
@@ -191,6 +195,16 @@ def vnf_link(face: Face, hosting: Hosting, flows: int) -> PlanLink:
     if flows:
         link["offload"] = flows
     return PlanLink(type="shm", params={**link, "times": hosting.times})
+
+
+def _check_keeps(name: str, kind: str, description: Description, doc: Document) -> None:
+    if not description.nfs[kind]["keeps"]:
+        able = sorted(one for one, what in description.nfs.items() if what["keeps"])
+        raise doc.error(
+            ("deployment", "hosting", "checkpoint"),
+            f"{name} is a {kind}, of whose state none is written; allowed with checkpoint: "
+            f"{', '.join(able)}",
+        )
 
 
 def _check_offloads(name: str, kind: str, description: Description, doc: Document) -> None:

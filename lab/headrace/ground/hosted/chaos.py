@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
+from headrace.engine.counts import CheckpointCounts
 from headrace.engine.link_counts import ShmCounts
 from headrace.engine.plan_compiler import Path
 from headrace.engine.reading import sending
@@ -15,6 +16,7 @@ from headrace.ground.contract import ChainHealth
 from headrace.ground.hosted.hosted import HostedEngine
 from headrace.ground.hosted.vnf import HostedVnf
 from headrace.host.state import RunState
+from headrace.record.chaos import TakenOver
 
 _SETTLE_S = 1.0
 _BACK_S = 60.0
@@ -32,6 +34,9 @@ class Victims:
         self.host, self.frame_bytes, self.ways_count = host, frame_bytes, len(ways)
         self._wires, self._state = ways, state
         self._down: HostedVnf | None = None
+        self._keeps = host.keeps
+        self._checkpoints: list[CheckpointCounts] = []
+        self._last: list[CheckpointCounts] = []
         self.restarts = 0
 
     @property
@@ -49,8 +54,35 @@ class Victims:
     def up(self) -> Sequence[str]:
         if self._down is not None:
             _bring_back(self._down)
+            self._tell(self._down)
             self._down = None
         return self.victims
+
+    def _tell(self, vnf: HostedVnf) -> None:
+        """What it took over, before the next one is killed."""
+        if not self._keeps:
+            return
+        assert vnf.control is not None
+        vnf.control.send("read")
+        self._checkpoints.extend(
+            one.checkpoint for one in vnf.read().replicas if one.checkpoint is not None
+        )
+
+    def taken(self) -> TakenOver | None:
+        if not self._keeps:
+            return None
+        restored = [one.restored for one in self._checkpoints]
+        return TakenOver(
+            restarts=len(restored),
+            live=sum(one.live for one in restored),
+            restored=sum(one.restored for one in restored),
+            expired=sum(one.expired for one in restored),
+            lost=sum(one.lost for one in restored),
+            refused=sum(one.refused for one in restored),
+            oldest_ms=max((one.oldest_ns for one in restored), default=0) / 1e6,
+            pass_ms=max((one.pass_ns for one in self._last), default=0) / 1e6,
+            most_at_once=max((one.most_at_once for one in self._last), default=0),
+        )
 
     def kill(self, name: str) -> None:
         [self._down] = [vnf for vnf in self.host.vnfs if vnf.vnf.name == name]
@@ -62,6 +94,9 @@ class Victims:
         self.up()
         self.host.request("stop")
         self.host.wait_up()
+        if self._keeps:
+            read = self.host.read().replicas
+            self._last = [one.checkpoint for one in read if one.checkpoint is not None]
         time.sleep(_SETTLE_S)
         return ()
 

@@ -54,7 +54,8 @@ def host_plan(
         links[way.wire], links[way.back] = ring(wire, "drop"), own_ring
     faces = [face for one in vnfs for face in one.faces]
     room = data_bytes(experiment)
-    links |= {face.link: host_link(face, experiment, room) for face in faces}
+    keep = {one.faces[0] for one in vnfs} if hosting.checkpoint is not None else set()
+    links |= {face.link: host_link(face, experiment, room, face in keep) for face in faces}
     cpu = switch_cpu(traffic)
     nic = _nic(vnfs, ways, hosting, "vepa" if deployment.network == "vepa" else "veb")
     nfs = {NIC: PlanFunction(type="veb", params=nic)}
@@ -98,8 +99,9 @@ def ends(
     return links, notes
 
 
-def host_link(face: Face, experiment: Experiment, room: int) -> PlanLink:
-    """The host's end of a VNF's interface, with room for packets of so many bytes."""
+def host_link(face: Face, experiment: Experiment, room: int, keeps: bool) -> PlanLink:
+    """The host's end of a VNF's interface, with room for packets of so many bytes; a VNF's
+    checkpoints are kept with one of them."""
     hosting, flows = experiment.hosting, experiment.execution.offload_flows
     if hosting.kind == "vm":
         return vm_plan.host_link(face, hosting)
@@ -108,6 +110,8 @@ def host_link(face: Face, experiment: Experiment, room: int) -> PlanLink:
         link["slot_bytes"] = room
     if flows:
         link["offload"] = flows
+    if keeps and hosting.checkpoint is not None:
+        link["checkpoint_mb"] = hosting.checkpoint.memory_mb
     return PlanLink(type="shm", params=link)
 
 

@@ -42,6 +42,7 @@ class HostedEngine(Engine):
         self.notes: tuple[str, ...] = ()
         self.labels: tuple[str, ...] = ()
         self.emulated: str | None = None  # how, where the VNFs' CPUs are
+        self.keeps = hosted.hosting.checkpoint is not None  # what VNFs write for the next ones
         self._count = len(hosted.vnfs)
         self._ledger = Ledger(state.path)
         self._group: cgroups.Cgroup | None = None

@@ -229,6 +229,10 @@ class RoutersUp(ServiceUp):
             mbufs=read.mbufs_in_use,
         )
 
+    def taken(self) -> None:
+        """Routers keep nothing for one another: daemons learn their routes anew."""
+        return None
+
     def await_routes(self) -> None:
         deadline = time.monotonic() + _READY_S
         while missing := self._without_routes():

@@ -106,6 +106,8 @@ def _unhosted(
         yield ("deployment", "network"), f"sriov: server {server.name} has no `ports`"
     elif deployment.network == "sriov" and (home.hosting is None or home.hosting.vf_take is None):
         yield ("deployment", "network"), f"sriov: server {home.name} has no `hosting.vf_take`"
+    if hosting.checkpoint is not None:
+        yield (*at, "checkpoint"), "what writing it takes is not known; covered: none"
     if hosting.cpus is not None:
         yield (*at, "cpus"), "a limit of CPU time; covered: none"
     if home.hosting is None:
