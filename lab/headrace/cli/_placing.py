@@ -6,7 +6,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
@@ -20,6 +20,7 @@ from headrace.host.consoles import Terminal
 from headrace.host.programs import find_engine
 from headrace.host.store import save, server_given
 from headrace.layout import check_placement
+from headrace.profile.hosted_placeable import HostedPlaceable
 from headrace.profile.placeable import Placeable, PlacementWish
 from headrace.profile.settled import SettledPlacement
 from headrace.report.html import write as write_page
@@ -56,7 +57,8 @@ def place(doc: Document, options: PlacingOptions) -> PlacementPlan:
     wish = PlacementWish(
         _aim(options.aim), share_of("--busy", options.busy), _count(options.servers)
     )
-    placeable = Placeable(doc, one_of_each(doc), server, home, wish)
+    experiments = one_of_each(doc)
+    placeable = kind_of_placeable(doc, experiments)(doc, experiments, server, home, wish)
     began = time.monotonic()
     answer = Placing(placeable.problem(), options.seconds, progress()).answer()
     taken = time.monotonic() - began
@@ -73,6 +75,20 @@ def place(doc: Document, options: PlacingOptions) -> PlacementPlan:
             raise BadInput(f"--out {options.out}: {error.strerror}") from None
     _show(plan, options)
     return plan
+
+
+def kind_of_placeable(doc: Document, experiments: Sequence[Experiment]) -> type[Placeable]:
+    """By where VNFs are hosted."""
+    kinds = {one.study.deployment.hosting.kind for one in experiments}
+    if kinds == {"inline"}:
+        return Placeable
+    if kinds <= {"process", "container", "vm"}:
+        return HostedPlaceable
+    named = ", ".join(sorted(kinds))
+    raise doc.error(
+        ("deployment", "hosting"),
+        f"{named}: cannot be placed; allowed: inline, process, container, vm",
+    )
 
 
 def progress() -> Callable[[str], None]:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli._console import print_json, stdout
-from headrace.cli._placing import one_of_each, share_of
+from headrace.cli._placing import kind_of_placeable, one_of_each, share_of
 from headrace.cli._study_run import open_spec
 from headrace.errors import bad_value
 from headrace.host.store import server_given
@@ -37,6 +37,7 @@ def provision(
     as_json: Annotated[bool, typer.Option("--json", help="Print what is needed.")] = False,
 ) -> None:
     """How many servers of each type carry the chains of a study, and what they cost."""
+    from headrace.profile.placeable import Placeable
     from headrace.profile.provisioned import CAUTIONS, Provisioning, with_pareto
 
     doc = open_spec(spec, trusted=False)
@@ -45,7 +46,14 @@ def provision(
         if not 0.001 <= one <= 1000:
             raise bad_value("--factor", one, allowed="0.001 to 1000")
     full = share_of("--busy", busy)
-    provisioning = Provisioning(doc, one_of_each(doc), full, within, most)
+    experiments = one_of_each(doc)
+    if kind_of_placeable(doc, experiments) is not Placeable:
+        raise doc.error(
+            ("deployment", "hosting"),
+            "how many servers hosted VNFs need is not computed; allowed: inline (`headrace plan "
+            "--server` places them on one)",
+        )
+    provisioning = Provisioning(doc, experiments, full, within, most)
     files = dict.fromkeys(server_given(doc, name).resolve() for name in server)
     pairs = [with_costs(file) for file in files]
     rows = [provisioning.needed(*pair, one) for pair in pairs for one in factors]

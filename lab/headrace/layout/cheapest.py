@@ -126,6 +126,9 @@ class WayTables:
         for c, chain in enumerate(self.problem.chains):
             leave[c, 1 : len(chain.functions) + 1] = [f.leave for f in chain.functions]
         inside = self._between("work") + leave[:, None, :, None]
+        for c, chain in enumerate(self.problem.chains):
+            if chain.apart:
+                inside[c] += np.array(chain.apart)
         table: Array = inside[..., None] + self._edges("enter")[:, :, None, None, :]
         return table
 
@@ -219,6 +222,10 @@ class PricedWays:
                 each = np.array([c.crossing for c in problem.chains]).astype(kind)
                 far = each * (prices.limits[crossing] * whole)
                 cost[..., a, FAR] = cost[..., a, FAR] + far[:, None, None]
+        for c, chain in enumerate(problem.chains):
+            if chain.switch is not None:
+                used = np.array(chain.switched).astype(kind) * (prices.limits[chain.switch] * whole)
+                cost[c] = cost[c] + used[:, None]
         cost = np.where(fits, cost, NEVER)
         doors = [
             [sum(prices.limits[i] * u for i, u in door.uses) * whole for door in chain.doors]

@@ -63,6 +63,7 @@ def work(chain: Json, first: int, end: int, area: int, come: int) -> int:
         functions[first]["enter"][come]
         + sum(f["work"][area] for f in functions[first:end])
         + functions[end - 1]["leave"]
+        + (chain["apart"][area] if chain["apart"] else 0)
     )
     return cycles
 
@@ -87,6 +88,8 @@ def taken(
     crossing = problem["servers"][here["server"]]["crossing"]
     if come == 2 and crossing is not None:
         yield crossing, chain["crossing"]
+    if chain["switch"] is not None:
+        yield chain["switch"], chain["switched"][area]
 
 
 def check_shape(problem: Json, mode: Json, chain: Json, way: Json) -> None:

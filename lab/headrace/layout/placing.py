@@ -70,7 +70,8 @@ def origins(problem: PlacementProblem, chain: ChainLoads, way: ChosenWay) -> lis
 def segment_work(chain: ChainLoads, first: int, end: int, area: int, origin: int) -> int:
     """Work in parts of FINE of a load."""
     inside = sum(chain.functions[i].work[area] for i in range(first, end))
-    return chain.functions[first].enter[origin] + inside + chain.functions[end - 1].leave
+    apart = chain.apart[area] if chain.apart else 0
+    return chain.functions[first].enter[origin] + inside + chain.functions[end - 1].leave + apart
 
 
 def share(chain: ChainLoads, work: int, replicas: int) -> int:
@@ -112,7 +113,7 @@ def _add(sums: _Sums, chain: ChainLoads, segment: ChosenSegment, origin: int) ->
 def segment_uses(
     problem: PlacementProblem, chain: ChainLoads, segment: ChosenSegment, origin: int
 ) -> list[tuple[int, int]]:
-    """What it takes of the memory of its node and of the way between nodes."""
+    """What it takes of the memory of its node, of the way between nodes, and of the switch."""
     area = problem.areas[segment.area]
     uses = []
     if area.limit is not None:
@@ -121,6 +122,8 @@ def segment_uses(
     crossing = problem.servers[area.server].crossing
     if origin == FAR and crossing is not None:
         uses.append((crossing, chain.crossing))
+    if chain.switch is not None:
+        uses.append((chain.switch, chain.switched[segment.area]))
     return uses
 
 

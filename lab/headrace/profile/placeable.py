@@ -85,8 +85,8 @@ class Placeable:
 
     def check(self) -> None:
         """BadInput for what is not covered, or not asked."""
+        self.covered()
         for one in self.experiments:
-            check_covered(one, self.doc, self.home, self.server)
             if one.chain not in one.study.demands and (
                 self.wish.aim != "rate" or one.study.demands
             ):
@@ -102,6 +102,10 @@ class Placeable:
                 f"server {self.server.name}: has {self.server.sockets} sockets and no "
                 "`remote_cycles`, what a line from another socket's cache takes; allowed: with it"
             )
+
+    def covered(self) -> None:
+        for one in self.experiments:
+            check_covered(one, self.doc, self.home, self.server)
 
     # --- the servers ---
 

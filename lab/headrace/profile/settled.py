@@ -21,6 +21,7 @@ from headrace.layout.placing import (
     share,
     value_of,
 )
+from headrace.profile.hosted_placeable import HostedPlaceable
 from headrace.profile.placeable import Placeable
 from headrace.spec.placement import (
     WHOLE,
@@ -78,6 +79,7 @@ class SettledPlacement:
             chains=tuple(self._chain(c) for c in range(len(self.problem.chains))),
             lcores=tuple(self._lcores()),
             limits=tuple(self._limits()),
+            cautions=self._hosted.cautions if self._hosted is not None else (),
             answer=self.answer,
         )
 
@@ -85,6 +87,10 @@ class SettledPlacement:
     def _factor(self) -> float:
         """How many times what is asked is carried: all that is shown is at that."""
         return WHOLE / self.answer.value if self.problem.aim == "rate" else 1.0
+
+    @property
+    def _hosted(self) -> HostedPlaceable | None:
+        return self.placeable if isinstance(self.placeable, HostedPlaceable) else None
 
     def _cpus(self, segment: ChosenSegment) -> tuple[int, ...]:
         threads = self.mode.threads
@@ -97,18 +103,20 @@ class SettledPlacement:
         queues = self._cpus(way.segments[0])
         buckets = [len(range(i, RETA, len(queues))) for i in range(len(queues))]
         sockets = self.placeable.server.sockets
+        hosts = self._hosted.host_cpus if self._hosted is not None else ()
         return SettledChain(
             chain=chain.name,
             rate_pps=chain.rate_pps,
             carries_pps=chain.rate_pps * self._factor,
-            latency_us=latency / 1e3,
+            latency_us=latency / 1e3 if self._hosted is None else None,
             within_us=None if chain.within_ns is None else chain.within_ns / 1e3,
             server=self.problem.servers[door.server].name,
             port=door.name,
-            queues=queues,
-            buckets=tuple(buckets),
+            queues=queues if self._hosted is None else (),
+            buckets=tuple(buckets) if self._hosted is None else (),
             memory_node=self.problem.areas[way.segments[0].area].node % sockets,
             segments=tuple(self._segments(number)),
+            host_cpus=hosts,
             next_best=tuple(self._elsewhere(number)),
         )
 
@@ -220,7 +228,8 @@ class SettledPlacement:
 
     def spec(self, server: Path, description: Description) -> Json:
         """One group for each chain, at the rate that it is placed for, on the described server. Its
-        files are named from the root, so that it can be stored anywhere."""
+        files are named from the root, so that it can be stored anywhere. Of VNFs that are hosted
+        apart there is one chain, and no ground: it is for the server itself, or for `--on`."""
         doc = self.placeable.doc
         data = {
             key: value
@@ -235,6 +244,13 @@ class SettledPlacement:
                  "params": with_absolute_files(description.nfs[n.nf]["params"], n.params, doc)}
                 for n in one.nodes
             ]  # fmt: skip
+            if self._hosted is not None:
+                return {
+                    **data,
+                    "chain": nodes,
+                    "deployment": self._deployed(chain),
+                    "measure": doc.data.get("measure") or {"loads": [round(chain.rate_pps)]},
+                }
             execution = {
                 "name": "placed",
                 "segments": [list(s.functions) for s in chain.segments],
@@ -250,6 +266,21 @@ class SettledPlacement:
             }  # fmt: skip
         named = server.stem if server.parent == shipped("servers") else str(server.resolve())
         return {**data, "ground": {"simulated": {"server": named}}, "groups": groups}
+
+    def _deployed(self, chain: SettledChain) -> Json:
+        """An lcore for each VNF, the first copy's first, and the host's."""
+        given = self.placeable.doc.data.get("deployment") or {}
+        hosting = given.get("hosting") or {}
+        hosting = {"kind": hosting} if isinstance(hosting, str) else dict(hosting)
+        copies = zip(*(s.cpus for s in chain.segments), strict=True)
+        lcores = [cpu for copy in copies for cpu in copy]
+        segments = [list(s.functions) for s in chain.segments]
+        return {
+            **given,
+            "execution": {"name": "placed", "segments": segments},
+            "hosting": {**hosting, "placement": "explicit", "lcores": lcores},
+            "lcores": {"traffic": list(chain.host_cpus), "chain": sorted(lcores)},
+        }
 
     def _free(self) -> int:
         """An lcore for traffic: the one with least to do."""

@@ -31,6 +31,7 @@ def document(plan: PlacementPlan) -> Document:
         title=f"Placement on {where}",
         subtitle=f"{plural(len(plan.chains), 'chain')}: {names}; predicted, nothing was run",
         sentence=sentence(plan),
+        cautions=plan.cautions,
         sections=(_picture(plan), _chains(plan), _why(plan), _limits(plan), _proof(plan)),
     )
 
@@ -119,7 +120,7 @@ def _chains(plan: PlacementPlan) -> Section:
                 s.comes + (f" ({chain.port})" if first else ""),
                 *((chain.rate_pps if first else None,) if fills else ()),
                 chain.carries_pps if first else None,
-                chain.latency_us * 1e3 if first else None,
+                chain.latency_us * 1e3 if first and chain.latency_us is not None else None,
                 chain.within_us * 1e3 if first and chain.within_us else None,
             )
             rows.append(Row(cells))

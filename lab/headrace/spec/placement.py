@@ -85,7 +85,9 @@ class FunctionLoads(Spec):
 
 class ChainLoads(Spec):
     """`spread`: by number of replicas, parts of FINE of an equal share that the busiest has.
-    `crossing`: what going from one node to another uses of the interconnect."""
+    `crossing`: what going from one node to another uses of the interconnect. `apart`: by area, how
+    much more work each segment has there, whatever its functions. `switched`: by area, what each
+    segment uses of the limit `switch`."""
 
     name: str
     rate_pps: float
@@ -94,6 +96,9 @@ class ChainLoads(Spec):
     doors: Annotated[tuple[Door, ...], Field(min_length=1)]
     spread: Annotated[tuple[int, ...], Field(min_length=1)]
     crossing: Whole = 0
+    apart: tuple[Whole, ...] = ()
+    switch: Whole | None = None
+    switched: tuple[Whole, ...] = ()
 
 
 class PlacementProblem(Spec):
@@ -270,12 +275,13 @@ class NextBest(Spec):
 class SettledChain(Spec):
     """`carries_pps`: with all lcores and limits full (aim rate), or as asked. `queues`: the CPU of
     each receive queue of the port, and `buckets` how many of the port's 128 RETA entries it has.
-    `memory_node`: of the pool, tables and rings."""
+    `memory_node`: of the pool, tables and rings. `latency_us` None: not predicted (VNFs that are
+    hosted apart). `host_cpus`: theirs, of source, switch and sink."""
 
     chain: str
     rate_pps: float
     carries_pps: float
-    latency_us: float
+    latency_us: float | None
     within_us: float | None
     server: str
     port: str
@@ -283,6 +289,7 @@ class SettledChain(Spec):
     buckets: tuple[int, ...]
     memory_node: int
     segments: tuple[SettledSegment, ...]
+    host_cpus: tuple[int, ...] = ()
     next_best: tuple[NextBest, ...]
 
 
@@ -312,4 +319,5 @@ class PlacementPlan(Spec):
     chains: tuple[SettledChain, ...]
     lcores: tuple[UsedLcore, ...]
     limits: tuple[UsedLimit, ...]
+    cautions: tuple[str, ...] = ()
     answer: PlacementAnswer

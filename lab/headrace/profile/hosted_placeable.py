@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A chain whose VNFs are hosted apart and a described server as a placement problem: which
+functions make a VNF, on which lcore each is, and the host's lcores.
+
+What VNFs and the host's switch cost is asked of the simulated ground (priced_hosted.py), for cuts
+from which each function's part follows. A segment is a VNF; it has as many replicas as the chain
+has copies, each on an lcore of its own. The host's lcores are limits that all share: each VNF is
+one time more that the switch forwards.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from headrace.engine.place import Placement
+from headrace.errors import BadInput
+from headrace.ground.hosted.arrangement import Arrangement, placement_of
+from headrace.ground.hosted.parts import Vnf, switch_cpu
+from headrace.ground.simulated.costs import counted
+from headrace.ground.simulated.priced_hosted import priced_hosted
+from headrace.ground.simulated.refuse import check_covered
+from headrace.profile.placeable import Placeable
+from headrace.spec.described import DescribedServer
+from headrace.spec.placement import (
+    FINE,
+    WHOLE,
+    ChainLoads,
+    Door,
+    FunctionLoads,
+    PlacementProblem,
+    SharedLimit,
+    ThreadMode,
+)
+from headrace.spec.study import Experiment
+
+_NEVER = 1000  # times its load: fewer replicas than there are copies
+HOST = {
+    1: ("the host",),
+    2: ("the source", "switch and sink"),
+    3: ("the source", "the switch", "the sink"),
+}
+
+
+@dataclass(frozen=True)
+class HostedPlaceable(Placeable):
+    """`experiments`: one."""
+
+    def check(self) -> None:
+        if len(self.experiments) != 1:
+            raise self.doc.error(
+                ("chains",), "several, hosted; allowed with --server: one, of several copies"
+            )
+        hosting, at = self._one.hosting, ("deployment", "hosting")
+        if self.wish.servers != 1:
+            raise BadInput(f"--servers {self.wish.servers}: allowed with hosted VNFs: 1")
+        if self.wish.aim not in ("rate", "lcores", "watts"):
+            raise BadInput(f"--aim {self.wish.aim}: allowed with hosted VNFs: rate, lcores, watts")
+        if self._one.study.deployment.network not in ("veb", "vepa"):
+            raise self.doc.error(
+                ("deployment", "network"), "cannot place VNFs behind it; allowed: veb, vepa"
+            )
+        for key, problem in (
+            ("oversubscription", "VNFs that share lcores; allowed: none, each has an lcore"),
+            ("cpus", "a limit of CPU time; allowed: none"),
+        ):
+            if getattr(hosting, key) is not None:
+                raise self.doc.error((*at, key), f"cannot place {problem}")
+        if hosting.carrying != hosting.chains:
+            raise self.doc.error((*at, "active"), "cannot place chains that stand by")
+        if hosting.kind == "vm" and hosting.vm.vcpus != 1:
+            raise self.doc.error(
+                (*at, "vm", "vcpus"), "cannot place; allowed: 1", value=hosting.vm.vcpus
+            )
+        for one in self._one.study.demands.values():
+            if one.latency is not None:
+                raise self.doc.error(
+                    ("demands",), "a latency of hosted VNFs; allowed: rates, and `headrace run` "
+                    "on the simulated ground predicts delays"
+                )  # fmt: skip
+        super().check()
+
+    def covered(self) -> None:
+        """A machine's VNF is asked for as a process."""
+        check_covered(self._as_process, self.doc, self.home, self.server)
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        hosts = ", ".join(map(str, self.host_cpus))
+        told = (
+            f"Source, switch and sink have lcore {hosts}. Delays of hosted VNFs are not predicted"
+        )
+        if self._one.hosting.kind != "vm":
+            return (f"{told}.",)
+        return (f"{told}; links to machines were not measured, and cost here what processes' do.",)
+
+    def problem(self) -> PlacementProblem:
+        return super().problem().model_copy(update={"lcore_segments": 1})
+
+    @property
+    def _one(self) -> Experiment:
+        return self.experiments[0]
+
+    @property
+    def _copies(self) -> int:
+        return self._one.hosting.chains
+
+    @cached_property
+    def _as_process(self) -> Experiment:
+        """Machines have links like a process' here: what theirs cost was not measured."""
+        if self._one.hosting.kind != "vm":
+            return self._one
+        study = self._one.study
+        hosting = study.deployment.hosting.model_copy(update={"kind": "process"})
+        deployment = study.deployment.model_copy(update={"hosting": hosting})
+        return replace(self._one, study=study.model_copy(update={"deployment": deployment}))
+
+    # --- the host's lcores ---
+
+    @cached_property
+    def _host_area(self) -> int:
+        """On the socket of the first port, or the first of all."""
+        socket = self.server.ports[0].socket if self.server.ports else 0
+        return socket * (self._areas // self.server.sockets)
+
+    @cached_property
+    def host_cpus(self) -> tuple[int, ...]:
+        """Those of source, switch and sink: as many as the study names, or one that has all."""
+        told = self._one.study.deployment.lcores.traffic
+        cores = super()._cores(self._host_area)
+        count = 1 if told is None else len(told)
+        if count not in HOST:
+            raise self.doc.error(
+                ("deployment", "lcores", "traffic"),
+                "too many; allowed: 1 to 3",
+                value=list(told or ()),
+            )
+        if count >= len(cores):
+            raise BadInput(
+                f"server {self.server.name}: no lcores beside the host's {count} in the cache "
+                f"of its switch; allowed: {len(cores) - 1}"
+            )
+        return tuple(cores[:count])
+
+    def _cores(self, area: int) -> range:
+        cores = super()._cores(area)
+        return cores[len(self.host_cpus) :] if area == self._host_area else cores
+
+    def _modes(self) -> tuple[ThreadMode, ...]:
+        return (ThreadMode(threads=1, speed=WHOLE),)
+
+    @cached_property
+    def _limits(self) -> list[SharedLimit]:
+        hosts = [
+            SharedLimit(name=f"{self.server.name}: lcore of {who}", capacity=WHOLE)
+            for who in HOST[len(self.host_cpus)]
+        ]
+        return [*hosts, *super()._limits]
+
+    # --- the chain ---
+
+    def _chain(self, one: Experiment) -> ChainLoads:
+        demand, names = self.demand(one), [node.name for node in one.nodes]
+        rate, areas = demand.rate, range(self._areas)
+        whole = [self._vnf(0, end) for end in range(1, len(names) + 1)]
+        work = [0.0, *(b - a for a, b in itertools.pairwise(whole))]
+        enter = [self._vnf(i, i + 1) - work[i] for i in range(len(names))]
+        apart = [
+            self._vnf(0, 1, remote=True) - whole[0] if self._remote_area(area) else 0.0
+            for area in areas
+        ]
+        fixed, each, farther = self._host()
+        doors = (Door(name="the host's switch", server=0, node=self._host_node, uses=tuple(
+            (i, math.ceil(self._share(cycles, rate) * WHOLE)) for i, cycles in enumerate(fixed)
+        )),)  # fmt: skip
+        functions = tuple(
+            FunctionLoads(
+                name=name,
+                work=(self._load(work[i], demand),) * len(areas),
+                enter=(self._load(enter[i], demand),) * 3,
+                leave=0,
+                memory=(0,) * len(areas),
+                delay_ns=(0,) * len(areas),
+                enter_ns=(0, 0, 0),
+            )
+            for i, name in enumerate(names)
+        )
+        return ChainLoads(
+            name=one.chain,
+            rate_pps=rate,
+            within_ns=None,
+            functions=functions,
+            doors=doors,
+            spread=tuple(
+                FINE if k == self._copies else k * FINE * _NEVER
+                for k in range(1, self._copies + 1)
+            ),
+            apart=tuple(self._load(more, demand) for more in apart),
+            switch=self._switch,
+            switched=tuple(
+                math.ceil(self._share(each + (farther if self._remote_area(a) else 0.0), rate)
+                          * WHOLE)
+                for a in areas
+            ),
+        )  # fmt: skip
+
+    def _share(self, cycles: float, rate: float) -> float:
+        return cycles * rate / (self.server.clock_mhz.value * 1e6)
+
+    @property
+    def _host_node(self) -> int:
+        return self._host_area // (self._areas // self.server.sockets)
+
+    def _remote_area(self, area: int) -> bool:
+        return area // (self._areas // self.server.sockets) != self._host_node
+
+    @property
+    def _switch(self) -> int:
+        """Its lcore's number among the host's."""
+        return min(1, len(self.host_cpus) - 1)
+
+    # --- what the simulated ground has it cost ---
+
+    def _vnf(self, first: int, end: int, remote: bool = False) -> float:
+        """Cycles of a VNF of these functions for each of its packets."""
+        cut = [(0, first), (first, end), (end, len(self._one.nodes))]
+        parts = [part for part in cut if part[0] < part[1]]
+        number = parts.index((first, end))
+        busy, cpus = self._priced(tuple(parts), 1, remote)
+        return busy[cpus[number]]
+
+    def _host(self) -> tuple[list[float], float, float]:
+        """Cycles of each of the host's lcores for a packet, without VNFs; what the switch has for
+        each VNF, and how much more where that is on another socket."""
+        n = len(self._one.nodes)
+        one, _ = self._priced(((0, n),), self._copies, False)
+        far, _ = self._priced(((0, n),), self._copies, True)
+        if n > 1:
+            two, _ = self._priced(((0, 1), (1, n)), self._copies, False)
+        else:
+            two = one
+        hosts = sorted(set(self._wide_hosts))
+        switch = hosts[self._switch]
+        each = two[switch] - one[switch]
+        fixed = [one.get(cpu, 0.0) - (each if cpu == switch else 0.0) for cpu in hosts]
+        return fixed, each, far[switch] - one[switch]
+
+    @cached_property
+    def _wide(self) -> DescribedServer:
+        """The server with lcores for every cut that is asked about: what they cost is the same."""
+        more = 3 * self._copies + len(self.host_cpus)
+        cores = max(self.server.cores_per_socket, more)
+        return self.server.model_copy(update={"cores_per_socket": cores, "threads_per_core": 1})
+
+    @cached_property
+    def _wide_hosts(self) -> list[int]:
+        first = self._host_node * self._wide.cores_per_socket
+        return list(range(first, first + len(self.host_cpus)))
+
+    def _priced(
+        self, parts: Sequence[tuple[int, int]], copies: int, remote: bool
+    ) -> tuple[dict[int, float], list[int]]:
+        """Cycles of each lcore for one of its chain's packets, and the first copy's lcores."""
+        nodes = [node.name for node in self._one.nodes]
+        hosts, wide = self._wide_hosts, self._wide
+        far = (self._host_node + 1) % wide.sockets
+        free = far * wide.cores_per_socket if remote else hosts[-1] + 1
+        chains = [
+            [
+                Vnf(
+                    f"vnf{c + 1}.{s + 1}",
+                    (),
+                    tuple(nodes[a:b]),
+                    (free + c * len(parts) + s,),
+                    None,
+                )
+                for s, (a, b) in enumerate(parts)
+            ]
+            for c in range(copies)
+        ]  # fmt: skip
+        bare = Arrangement(hosts, chains)
+        several = [vnf for chain in chains for vnf in chain]
+        placement: Placement = placement_of(several, hosts, (), self._one.study.deployment.network)
+        assert placement.segments[0].cpus == (switch_cpu(hosts),)
+        count = counted(self.home, self._one, self.doc)
+        one = self._of_copies(copies)
+        if copies == 1:
+            flows = {n.name for n in one.nodes if self.home.functions[n.nf].entries == "flows"}
+            count = {k: v // self._copies if k in flows else v for k, v in count.items()}
+        layout = priced_hosted(self.home, wide, one, bare, placement, count, self.wish.corner)
+        return layout.busiest(), [vnf.lcores[0] for vnf in chains[0]]
+
+    def _of_copies(self, copies: int) -> Experiment:
+        study = self._as_process.study
+        hosting = study.deployment.hosting.model_copy(update={"chains": copies, "active": None})
+        deployment = study.deployment.model_copy(update={"hosting": hosting})
+        return replace(self._as_process, study=study.model_copy(update={"deployment": deployment}))
