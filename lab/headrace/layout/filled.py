@@ -21,7 +21,6 @@ from headrace.spec.placement import WHOLE
 
 _MOST = 10  # segments of an area, of whose sets there are some hundred
 _SECONDS = 4.0  # for one area: it takes less than a second, mostly
-_TRIED = 40  # changes of places
 Placed = Sequence[tuple[Slot, SegmentKey]]  # segments of an area
 
 
@@ -75,7 +74,7 @@ class AreaFiller:
             most, worst = max(packed, default=(0, 0))
             if not self._taken(draft, [], (worst,), most, until) and not any(
                 self._taken(draft, change, areas, most, until)
-                for change, areas in itertools.islice(self._changes(draft, worst, most), _TRIED)
+                for change, areas in self._changes(draft, worst, most)
             ):
                 break
         return draft
