@@ -12,19 +12,21 @@ from headrace.layout.placing import loads_of
 from headrace.layout.provable import Placing
 from headrace.layout.unmet import why_unmet
 from headrace.profile.placeable import Placeable, PlacementWish
-from headrace.spec.described import DescribedServer
+from headrace.spec.described import DescribedServer, Power
 from headrace.spec.document import Document
 from headrace.spec.placement import PlacementAnswer
-from headrace.spec.provision import ServersNeeded
+from headrace.spec.provision import PowerAtLoad, PredictedPower, ServersNeeded
 from headrace.spec.study import Experiment
 
+# draft-ietf-bmwg-powerbench-02: loads and their weights, as its definitions of T and P have them.
+_LOADS = ((1.0, 0.1), (0.3, 0.8), (0.0, 0.1))
 _MORE = 3  # servers beyond those that are proven to be needed
 CAUTIONS = (
     "Functions run inline, one lcore for a thread: hosting in processes, containers or machines "
     "and oversubscription of cores are not in the model, and the recommendations of Ben Hamed et "
     "al. 2020 on them do not follow from it.",
     "Prices and watts are the descriptions' own, with the source that each names; no watt was "
-    "measured.",
+    "measured. Lcores that poll are as busy without packets as with them.",
 )
 
 
@@ -98,13 +100,9 @@ class Provisioning:
         loads = loads_of(answer.problem, answer.placement)
         wish, server = there.wish, there.server
         low, high = ends[-1.0], ends[1.0]
-        watts = None
-        if server.power is not None:
-            idle, busy = server.power.idle_watts.value, server.power.busy_watts.value
-            threads = answer.problem.modes[answer.placement.mode].threads
-            cores = len({(area, lcore // threads) for area, lcore in loads.lcores})
-            each = (busy - idle) / (server.sockets * server.cores_per_socket)
-            watts = wish.servers * idle + cores * each
+        threads = answer.problem.modes[answer.placement.mode].threads
+        cores = len({(area, lcore // threads) for area, lcore in loads.lcores})
+        power = self._power(there, cores)
         return ServersNeeded(
             server=server.name,
             factor=wish.factor,
@@ -117,8 +115,48 @@ class Provisioning:
             lcores_most=None if high is None else high.value,
             latency_us=max(loads.latency_ns) / 1e3,
             usd=None if server.price_usd is None else wish.servers * server.price_usd.value,
-            watts=watts,
+            watts=None if power is None else power.loads[0].watts,
+            power=power,
         )
+
+    def _power(self, there: Placeable, cores: int) -> PredictedPower | None:
+        """Of all servers, so many cores of which have lcores that poll."""
+        server, servers = there.server, there.wish.servers
+        if server.power is None:
+            return None
+        every = server.sockets * server.cores_per_socket
+        watts, least, most = (
+            _watts(server.power, servers, cores / every, corner) for corner in (0.0, -1.0, 1.0)
+        )
+        gbps = sum(there.demand(e).rate * e.frame.mean_bytes * 8 / 1e9 for e in self.experiments)
+        loads = tuple(
+            PowerAtLoad(load=load, weight=weight, watts=watts, least=least, most=most,
+                        gbps=load * gbps)
+            for load, weight in _LOADS
+        )  # fmt: skip
+        carried = sum(one.weight * one.gbps for one in loads)
+        drawn = [sum(one.weight * getattr(one, name) for one in loads)
+                 for name in ("watts", "least", "most")]  # fmt: skip
+        figures = {"idle_watts": server.power.idle_watts, "busy_watts": server.power.busy_watts}
+        return PredictedPower(
+            base_watts=_watts(server.power, servers, 0.0, 0.0),
+            loads=loads,
+            weighted_watts=drawn[0],
+            weighted_gbps=carried,
+            gbps_per_watt=carried / drawn[0],
+            eer_least=carried / drawn[2],
+            eer_most=carried / drawn[1],
+            sources=tuple(
+                f"{name}: {server.sources[one.source].kind}: {server.sources[one.source].text}"
+                for name, one in figures.items()
+            ),
+        )
+
+
+def _watts(power: Power, servers: int, busy: float, corner: float) -> float:
+    """`busy`: so many servers' worth of busy cores."""
+    idle, full = power.idle_watts.at(corner), power.busy_watts.at(corner)
+    return servers * idle + busy * (full - idle)
 
 
 def with_pareto(rows: Sequence[ServersNeeded]) -> tuple[ServersNeeded, ...]:

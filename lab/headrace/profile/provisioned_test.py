@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from headrace.profile.placeable_test import placeable
 from headrace.profile.provisioned import Provisioning, with_pareto
 from headrace.report.provision import document
@@ -38,6 +40,32 @@ def test_servers_by_hand(tmp_path: Path) -> None:
     assert none.servers is None and none.usd is None
     rows = with_pareto([one, two, two.model_copy(update={"usd": 9000.0})])
     assert [row.pareto for row in rows] == [True, False, True]
+    assert one.power is not None and one.power.kind == "predicted"
+    # 100 W idle and 20 W for each of eight cores: one is busy, whatever the load.
+    assert [(p.load, p.watts) for p in one.power.loads] == [(1.0, 120), (0.3, 120), (0.0, 120)]
+    assert one.power.base_watts == 100 and one.power.weighted_watts == pytest.approx(120)
+    gbps = 3 * 64 * 8 / 1e3  # 3 Mpps of 64 B
+    assert one.power.weighted_gbps == pytest.approx(gbps * (0.1 + 0.8 * 0.3))
+    assert one.power.gbps_per_watt == pytest.approx(one.power.weighted_gbps / 120)
     shown = document(Provision(study="two", busy=0.8, needs=rows, cautions=()))
     assert "need 1 server round, for 5000 USD" in shown.sentence
     assert shown.sections[0].tables[0].lines[0].cells[3] == 1
+    assert "Predicted, not measured" in shown.sections[1].note
+
+
+def test_watts_have_the_spread_of_the_descriptions_figures(tmp_path: Path) -> None:
+    """10 % and 25 % either way."""
+    given = placeable(tmp_path, "lcores", THREE)
+    power = given.server.power
+    assert power is not None
+    spread = power.model_copy(update={
+        "idle_watts": power.idle_watts.model_copy(update={"spread": 0.1}),
+        "busy_watts": power.busy_watts.model_copy(update={"spread": 0.25}),
+    })  # fmt: skip
+    server = given.server.model_copy(update={"power": spread})
+    row = Provisioning(given.doc, given.experiments, 0.8, 1.0, 4).needed(server, server, 1.0)
+    assert row.power is not None
+    [full, *_] = row.power.loads
+    assert full.least == pytest.approx(90 + (195 - 90) / 8)
+    assert full.most == pytest.approx(110 + (325 - 110) / 8)
+    assert row.power.eer_least == pytest.approx(row.power.weighted_gbps / full.most)

@@ -29,8 +29,44 @@ def document(provision: Provision) -> Document:
         subtitle=f"{plural(len(types), 'type')} of server, none over {provision.busy:.0%} busy",
         sentence=_sentence(provision),
         cautions=(*_unmet(provision), *provision.cautions),
-        sections=(Section("Cost against throughput", "", (*blocks, _table(provision))),),
+        sections=(
+            Section("Cost against throughput", "", (*blocks, _table(provision))),
+            *_power(provision),
+        ),
     )
+
+
+def _power(provision: Provision) -> tuple[Section, ...]:
+    """None where no description has watts."""
+    rows = [(row, row.power) for row in provision.needs if row.power is not None]
+    if not rows:
+        return ()
+    columns: tuple[Column | str, ...] = (
+        Column("server", "text"),
+        Column("of what is asked", "number"),
+        Column("W, nothing runs", "number"),
+        Column("W, 0 to 100 % of the load", "text"),
+        Column("T, Gbit/s", "number"),
+        Column("P, W", "number"),
+        Column("EER, Gbit/s per W", "text"),
+    )
+    lines = tuple(
+        Row((
+            row.server, row.factor, power.base_watts,
+            f"{power.loads[0].watts:.0f} ({power.loads[0].least:.0f} to {power.loads[0].most:.0f})",
+            power.weighted_gbps, power.weighted_watts,
+            f"{power.gbps_per_watt:.3g} ({power.eer_least:.3g} to {power.eer_most:.3g})",
+        ))
+        for row, power in rows
+    )  # fmt: skip
+    sources = dict.fromkeys(f"{row.server}, {text}" for row, p in rows for text in p.sources)
+    note = (
+        "Predicted, not measured: by the descriptions' idle and busy watts, and their spread. T, P "
+        "and EER as draft-ietf-bmwg-powerbench-02 defines them, with weights of 0.1, 0.8 and 0.1 "
+        "for 100, 30 and 0 % of the load, frames with FCS; intervals of stabilising and measuring "
+        "are none. " + " ".join(f"{text}." for text in sources)
+    )
+    return (Section("Power, predicted", note, (Table(columns, lines),)),)
 
 
 def _sentence(provision: Provision) -> str:

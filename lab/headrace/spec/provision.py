@@ -3,7 +3,38 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from headrace.spec.base import Spec
+
+
+class PowerAtLoad(Spec):
+    """`load`: share of the row's rate; `weight`: of it in the weighted sums. `least`, `most`: by
+    the spread of the description's watts. `gbps`: layer 2."""
+
+    load: float
+    weight: float
+    watts: float
+    least: float
+    most: float
+    gbps: float
+
+
+class PredictedPower(Spec):
+    """Terms of draft-ietf-bmwg-powerbench-02, predicted by the description's idle and busy watts;
+    `sources` says what these are. `base_watts`: nothing runs. `weighted_watts` and
+    `weighted_gbps`: its P and T; `gbps_per_watt`: its EER, `eer_least` and `eer_most` by the watts'
+    spread. Intervals of stabilising and measuring are not stated, as nothing was measured."""
+
+    kind: Literal["predicted"] = "predicted"
+    base_watts: float
+    loads: tuple[PowerAtLoad, ...]
+    weighted_watts: float
+    weighted_gbps: float
+    gbps_per_watt: float
+    eer_least: float
+    eer_most: float
+    sources: tuple[str, ...]
 
 
 class ServersNeeded(Spec):
@@ -26,6 +57,7 @@ class ServersNeeded(Spec):
     usd: float | None
     watts: float | None
     why_not: str = ""
+    power: PredictedPower | None = None
     pareto: bool = False  # none of the others costs less and carries as much as fast
 
 
