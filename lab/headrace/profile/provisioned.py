@@ -120,7 +120,7 @@ class Provisioning:
         )
 
     def _power(self, there: Placeable, cores: int) -> PredictedPower | None:
-        """Of all servers, so many cores of which have lcores that poll."""
+        """What all servers draw, so many cores of which have lcores that poll."""
         server, servers = there.server, there.wish.servers
         if server.power is None:
             return None
