@@ -25,10 +25,12 @@ MACS = {"dst_mac": "02:00:00:00:00:02", "src_mac": "02:00:00:00:00:01"}
 @dataclass(frozen=True)
 class Declared:
     """Something in which outputs may differ: a frame without it is what is compared. None: the
-    frame as a whole is not."""
+    frame as a whole is not. `given`: which frames both engines get, of each direction; the text is
+    of those that neither does, then."""
 
     text: str
-    without: Callable[[bytes], bytes | None]
+    without: Callable[[bytes], bytes | None] = lambda frame: frame
+    given: Callable[[Direction, bytes], bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Work:
     doc: Document
     ports: Mapping[Direction, tuple[Device, Device]]  # where a direction enters, and leaves
     cpus: tuple[int, ...]  # its lcores
+    tester: tuple[int, ...] = ()  # the tester's
 
     @property
     def engine(self) -> str:
