@@ -17,6 +17,7 @@ from headrace.cli._console import print_json, stdout
 from headrace.engine.place import usable_cpus
 from headrace.errors import BadInput, HeadraceError
 from headrace.ground.contract import Checked
+from headrace.ground.engines.vpp import no_vpp
 from headrace.ground.hosted.container import no_containers
 from headrace.ground.hosted.cpus import describe_cpu
 from headrace.ground.hosted.sriov import no_functions
@@ -140,6 +141,7 @@ def this_machine() -> Machine:
         len(cpus), nodes, no_kvm, no_containers, cores, no_calibration, no_functions,
         not_root="run it with sudo" if os.geteuid() else None, no_vfio=no_vfio,
         no_vhost_net=no_vhost_net, no_gigabyte_pages=no_gigabyte_pages, no_cluster=no_cluster,
+        no_vpp=no_vpp,
     )  # fmt: skip
 
 
@@ -170,7 +172,7 @@ def described_machine(server: DescribedServer) -> Machine:
     cores = server.sockets * server.cores_per_socket
     return Machine(
         len(server.cpus), server.sockets, none, lambda: None, cores, none, no_functions, none(),
-        no_cluster=none,
+        no_cluster=none, no_vpp=lambda _: none(),
     )  # fmt: skip
 
 

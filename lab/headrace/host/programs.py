@@ -75,6 +75,12 @@ def find_tracer() -> Path:
     )
 
 
+def find_vpp() -> Path:
+    """$HEADRACE_VPP, then PATH's: nobody packages it with headrace."""
+    advice = "; name its program in deployment.vpp.path or HEADRACE_VPP, or put it on PATH"
+    return find("vpp", [], advice, variable="HEADRACE_VPP")
+
+
 def find_beside_tracer(name: str) -> Path:
     """A program that is built with the tracer: beside it, or on PATH."""
     tracer = find_tracer()

@@ -20,7 +20,8 @@ from headrace.report.document_model import Column, Row, Section, Table
 _NOTE = (
     "Shares are of lookups: a packet that goes through twice is looked up twice. Cycles are TSC "
     "cycles of the chain's lcores in polls that found packets (headrace, ovs-dpdk, testpmd: with "
-    "what the ports cost), or in its programs (xdp: without the drivers). Ratios are those of "
+    "what the ports cost; vpp: in its nodes, the ports' among them), or in its programs (xdp: "
+    "without the drivers). Ratios are those of "
     "repetitions beside each other, to the first row of the same chain and workload: their "
     "geometric mean, and between which bounds it lies with 95 %. Carried: what came out at `max`."
 )
@@ -41,6 +42,8 @@ _OVS = {
     "simple-match-hits": "simple match", "emc-hits": "EMC", "smc-hits": "SMC",
     "megaflow-hits": "megaflows", "misses": "tables",
 }  # fmt: skip
+# VPP's acl counts packets of known sessions, and those that rules had to be asked about.
+_VPP_KNOWN, _VPP_ASKED = "/existing session packets", ("/ACL permit packets", "/denied")
 
 
 Asked = tuple[str, float, int]  # phase, load, repetition
@@ -158,6 +161,10 @@ def _replica(one: ReplicaReading) -> Counter[str]:
 def _way(ways: Counter[str]) -> str:
     if "emc-hits" in ways:
         return _shares({name: ways[key] for key, name in _OVS.items()})
+    if known := [key for key, n in ways.items() if n and key.endswith(_VPP_KNOWN)]:
+        acl = sum(ways[key] for key in known)
+        rules = sum(n for key, n in ways.items() if key.endswith(_VPP_ASKED))
+        return _shares({"acl's sessions": acl, "acl's rules": rules})
     own = [key for key in ways if key.endswith((" from its cache", " by classifying"))]
     path = _shares({key: ways[key] for key in ("fast path", "functions") if key in ways})
     names = dict.fromkeys(key.rpartition(" from ")[0] for key in own if " from " in key)

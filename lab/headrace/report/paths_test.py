@@ -62,6 +62,18 @@ def test_programs_of_the_kernel() -> None:
     assert _way(ways).replace("\u202f", " ") == "each packet through all of it"
 
 
+def test_vpp() -> None:
+    """Its acl looks for sessions first where it has any."""
+    node = "acl-plugin-in-ip4-fa"
+    dut = {"in/rx": 1000, "out/rx": 0, "cycles": 90_000, f"{node}/existing session packets": 900,
+           f"{node}/ACL permit packets": 80, "forward/acl/denied": 20}  # fmt: skip
+    ways = _counted(Counters(tsc_hz=TSC_HZ, dut=dut))
+    assert (ways["packets"], _cycles(ways, TSC_HZ)) == (1000, 90)
+    assert _way(ways).replace("\u202f", " ") == "acl's sessions 90.0 %, acl's rules 10.0 %"
+    ways[f"{node}/existing session packets"] = 0
+    assert _way(ways) == "each packet through all of it"
+
+
 def test_ratios_are_of_pairs() -> None:
     """A machine that is twice as slow for a pair changes nothing."""
     assert _ratio(at(300, 600, 303), at(200, 400, 202)) == "1.500 (1.500 to 1.500)"

@@ -26,7 +26,8 @@ HOSTING_KINDS = (*KINDS, "appliances", "offload")
 
 HEADRACE = "headrace"
 OVS_DPDK = "ovs-dpdk"
-ENGINES = (HEADRACE, "nftables", OVS_DPDK, "testpmd", "xdp")
+VPP = "vpp"
+ENGINES = (HEADRACE, "nftables", OVS_DPDK, "testpmd", VPP, "xdp")
 
 # Whose VNFs may have ports of a switch that is not the host engine's.
 _APART = {
@@ -338,6 +339,13 @@ class OvsOptions(Spec):
     smc: bool = False  # the signature match cache behind it
 
 
+class VppOptions(Spec):
+    """What the engine vpp is told beside its chain."""
+
+    path: Path | None = None  # of its program, `vppctl` beside it; none: $HEADRACE_VPP, then PATH's
+    reflect: bool = False  # an acl keeps sessions of what it permits, and looks there first
+
+
 class Deployment(Spec):
     execution: Annotated[
         tuple[Execution, ...], BeforeValidator(listed), Field(min_length=1, max_length=100)
@@ -348,6 +356,7 @@ class Deployment(Spec):
     ] = (HEADRACE,)  # whose chain is measured, each in rows of its own (docs/engines.md); or a
     # path: another build of headrace-engine than the one that is found
     ovs: OvsOptions = OvsOptions()  # of the engine ovs-dpdk: its caches, port ranges
+    vpp: VppOptions = VppOptions()  # of the engine vpp: where it is, sessions of its acl
     functions: Annotated[tuple[Path, ...], BeforeValidator(listed)] = ()  # shared objects with
     # functions that the engine has not by itself (docs/functions.md); beside the spec's file
     lcores: Lcores = Lcores()  # which CPUs make traffic, and which run the chain
@@ -420,8 +429,12 @@ class Deployment(Spec):
 
     @model_validator(mode="after")
     def _options_of_engines(self) -> Deployment:
-        if self.ovs != OvsOptions() and OVS_DPDK not in self.engine:
-            raise ValueError(f"ovs: belongs to the engine {OVS_DPDK}; allowed: none without it")
+        for key, given, engine in (
+            ("ovs", self.ovs != OvsOptions(), OVS_DPDK),
+            ("vpp", self.vpp != VppOptions(), VPP),
+        ):
+            if given and engine not in self.engine:
+                raise ValueError(f"{key}: belongs to the engine {engine}; allowed: none without it")
         return self
 
     @model_validator(mode="after")

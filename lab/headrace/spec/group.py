@@ -31,6 +31,7 @@ class Needs(Spec):
     vfio: Literal[True] | None = None  # the driver vfio-pci, and an IOMMU
     vhost_net: Literal[True] | None = None  # the kernel moves packets of virtual machines
     gigabyte_pages: Annotated[Count, Field(ge=1)] | None = None  # free hugepages of 1 GB
+    vpp: Literal[True] | None = None  # a program of it, for the engine of that name
     calibration: Literal[True] | None = None  # of this server, as `server calibrate` leaves it
     deployed: Literal[True] | None = None  # that it runs: no prediction is made of it
     never: str | None = None  # why this is not measured on any server
@@ -96,6 +97,8 @@ class Machine:
     no_vhost_net: Callable[[], str | None] = lambda: None
     no_gigabyte_pages: Callable[[int], str | None] = lambda _: None  # so many
     no_cluster: Callable[[], str | None] = lambda: None
+    # Why there is no VPP for a spec's engine.
+    no_vpp: Callable[[dict[str, Any]], str | None] = lambda _: None
 
 
 def lacking(
@@ -127,6 +130,7 @@ def _means(need: Needs, spec: dict[str, Any], machine: Machine) -> Iterator[str]
         (need.containers, "containers", machine.no_containers),
         (need.calibration, "a calibration", machine.no_calibration),
         (need.sriov, "SR-IOV", lambda: machine.no_sriov(spec)),
+        (need.vpp, "VPP", lambda: machine.no_vpp(spec)),
         (need.cluster, "a cluster", machine.no_cluster),
         (need.vfio, "vfio", machine.no_vfio),
         (

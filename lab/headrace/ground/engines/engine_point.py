@@ -16,6 +16,7 @@ from headrace.ground.engines.equivalence import Equivalences
 from headrace.ground.engines.nftables import nftables
 from headrace.ground.engines.ovs import ovs_dpdk
 from headrace.ground.engines.testpmd import testpmd
+from headrace.ground.engines.vpp import vpp
 from headrace.ground.engines.xdp import xdp
 from headrace.ground.floor import Floor, Floors
 from headrace.ground.wired.ground import DeployedWired, WiredPoint, wired_point
@@ -29,7 +30,7 @@ from headrace.spec.study import Experiment
 from headrace.spec.testbed import ExternalDut, Testbed
 
 _ADAPTERS: Mapping[str, Callable[[Work], Adapter]] = {
-    "nftables": nftables, "ovs-dpdk": ovs_dpdk, "testpmd": testpmd, "xdp": xdp,
+    "nftables": nftables, "ovs-dpdk": ovs_dpdk, "testpmd": testpmd, "vpp": vpp, "xdp": xdp,
 }  # fmt: skip
 
 
@@ -111,7 +112,7 @@ def foreign_point(
         {way.direction: (ours.devices[entry(bed.chain, way.direction)],
                          ours.devices[leaving(bed.chain, way.direction)])
          for way in paths(experiment)},
-        tuple(sorted(cpus)),
+        tuple(sorted(cpus)), (ours.placement.generator, ours.placement.sink),
     )  # fmt: skip
     return ForeignPoint(
         experiment, check.doc, check.description,
