@@ -66,6 +66,25 @@ def test_it_answers_and_ends_with_its_input(agent: Agent) -> None:
     assert agent.gone()
 
 
+def switches() -> int:
+    [line] = [one for one in Path("/proc/stat").read_text().splitlines() if one[:4] == "ctxt"]
+    return int(line.split()[1])
+
+
+def test_it_reads_layers(agent: Agent) -> None:
+    """What it counts lies between what is counted here before and after."""
+    watch = {"cmd": "watch", "layers": ["os"], "containers": {}, "bridges": None}
+    assert agent.ask(json.dumps(watch))["layers"]["os"]["refused"] is None
+    before = switches()
+    sample = agent.ask('{"cmd": "sample", "layer": "os"}')
+    values = {(metric, place): value for metric, place, value, _ in sample["values"]}
+    assert before < values["context_switches", ""] < switches()
+    assert sample["cpu_ns"] > 0
+    other = agent.ask('{"cmd": "sample", "layer": "hardware"}')
+    assert other["error"]["msg"] == "layer: got 'hardware'; allowed: os"
+    assert agent.ask('{"cmd": "traced"}')["error"]["msg"] == "no packets are traced"
+
+
 @pytest.mark.parametrize(
     "line",
     ["nothing", "[]", "{}", '{"cmd": "rm"}', '{"cmd": "read", "engine": "none"}',

@@ -24,6 +24,7 @@ from headrace.collect.elsewhere import (
     ElsewhereCollector,
     HelloThere,
     LayersThere,
+    LayerThere,
     RefusedElsewhere,
     TraceThere,
 )
@@ -156,13 +157,7 @@ class NodeAgents:
         self._agents, self._containers, self._bridges = agents, containers, bridges
 
     def collectors(self, layers: Collection[Layer]) -> Sequence[Collector]:
-        there = {
-            node: agent.ask_as(
-                "watch", LayersThere, layers=list(layers), containers=self._containers[node],
-                bridges=self._bridges,
-            ).layers
-            for node, agent in self._agents.items()
-        }  # fmt: skip
+        there = {node: self._watched(node, layers) for node in self._agents}
         own = {name for each in self._containers.values() for name in each}
         return [
             ElsewhereCollector(
@@ -170,6 +165,18 @@ class NodeAgents:
             )
             for layer in layers
         ]
+
+    def _watched(self, node: str, layers: Collection[Layer]) -> dict[Layer, LayerThere]:
+        """What a node's agent can read; an agent that does not answer reads nothing."""
+        try:
+            there = self._agents[node].ask_as(
+                "watch", LayersThere, layers=list(layers), containers=self._containers[node],
+                bridges=self._bridges,
+            ).layers  # fmt: skip
+        except HeadraceError as why:
+            return dict.fromkeys(layers, LayerThere(refused=str(why)))
+        silent = LayerThere(refused=f"agent on {node}: it says nothing of this layer")
+        return {layer: there.get(layer, silent) for layer in layers}
 
     @contextmanager
     def tracing(self, options: Sequence[str]) -> Iterator[TracerThere]:

@@ -157,6 +157,27 @@ def test_containers_are_called_by_their_pods(tunnel: type[FakeTunnel]) -> None:
     assert layer.refusal() is None
 
 
+def test_an_agent_that_answers_wrongly_refuses_its_layers(tunnel: type[FakeTunnel]) -> None:
+    """One says nothing of a layer, the other what is no answer; the measurement goes on."""
+    seen: list[dict[str, Any]] = []
+
+    def answer(to: socket.socket, asked: dict[str, Any]) -> bool:
+        if asked["cmd"] == "watch" and "ids/vnf" in asked["containers"]:
+            to.sendall(b'{"ok": true, "layers": 5}\n')
+            return True
+        return honest(seen)(to, asked)
+
+    tunnel.answer = staticmethod(answer)
+    with agents_on(TwoNodes(), "n", "i", COLLECT, Stopwatch()) as elsewhere:
+        assert elsewhere is not None
+        layers = {one.layer: one for one in elsewhere.collectors(["os", "hardware"])}
+        assert layers["os"].refusal() is None
+        assert "answer to 'watch' is not as expected" in layers["os"].absent()["server node2"]
+        why = layers["hardware"].refusal()
+        assert why is not None
+        assert "agent on node1: it says nothing of this layer" in why
+
+
 def flood(to: socket.socket, asked: dict[str, Any]) -> bool:
     while True:
         to.sendall(b"x" * 65536)
