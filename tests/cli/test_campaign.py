@@ -17,47 +17,15 @@ import duckdb
 import pytest
 
 from headrace.cli._testdata import valid
+from support import chain_graphs
+from support.chain_graphs import FUNCTIONS
 
 pytestmark = pytest.mark.parallel
-
-FUNCTIONS = {
-    "acl": "{acl: {rules: [{action: permit}]}}",
-    "l2": "{l2fwd: {}}",
-    "l3": "{l3fwd: {routes: [{prefix: 0.0.0.0/0, next_hop: 0}]}}",
-}
-
-
-# What stands for each VNF of a graph, in its order.
-STANDS_FOR = {
-    "nat": "l3", "ip-firewall": "acl", "l4-lb": "l3", "l7-cache": "l2", "ids": "acl",
-    "monitor": "l2", "router": "l3",
-}  # fmt: skip
-
-
-def graphs_of(base: str, *vnfs: str) -> list[dict[str, str | None]]:
-    command = [sys.executable, "-m", "headrace", "chains", *vnfs, "--base", base, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    listed: list[dict[str, str | None]] = json.loads(done.stdout)["graphs"]
-    return listed
 
 
 @pytest.fixture
 def both_bases(tmp_path: Path) -> Path:
-    """64 chain graphs, half by NfvInsight's knowledge base and half by headrace's, a function of
-    headrace's own in the place of each VNF."""
-    six = ("nat", "ip-firewall", "l4-lb", "l7-cache", "ids", "monitor")
-    graphs = [*graphs_of("nfvinsight", *six), *graphs_of("headrace", *six, "router")[:32]]
-    assert len(graphs) == 64
-    file = tmp_path / "bases.yaml"
-    lines = []
-    for number, graph in enumerate(graphs):
-        functions = ", ".join(FUNCTIONS[STANDS_FOR[vnf]] for vnf in graph)
-        lines.append(f"  g{number:02}: [{functions}]")
-    file.write_text(
-        "name: bases\nchains:\n" + "\n".join(lines) + "\nworkload: {flows: 1024}\n"
-        "measure: {max: true}\nground: {simulated: {server: reference, engine: analytic}}\n"
-    )
-    return file
+    return chain_graphs.both_bases(tmp_path)
 
 
 @pytest.fixture

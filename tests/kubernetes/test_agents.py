@@ -29,6 +29,14 @@ warmup: 1 s
 collect: {{period: 0.5, trace: 0.1}}
 ground: {{kubernetes: {{agent: {image}, {more}}}}}
 """
+ENGINES = """name: read
+chain: [{{acl: {{rules: [{{action: permit}}]}}}}]
+workload: {{frame: 128, flows: 256}}
+measure: {{loads: [2k], trial: 2 s}}
+warmup: 0.2 s
+collect: {{layers: [virtualization, os], period: 0.5}}
+ground: {{kubernetes: {{cpus: 0, pod_cpus: {{tester: 1}}, nodes: node1, agent: {image}}}}}
+"""
 # A pod that a restricted namespace takes, and agents that it does not.
 FORBIDDEN = """
 import json, sys, time
@@ -50,7 +58,7 @@ def image(cluster: OwnCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
     try:
         name = lab_image.build(catalogue.find("headrace").image, tmp_path_factory.mktemp("image"))
-        cluster.load(name, *(catalogue.find(one).image for one in ("traffic", "nat")))
+        cluster.load(name, *(catalogue.find(one).image for one in ("traffic", "nat", "headrace")))
         yield name
     finally:
         lab_image.remove()
@@ -68,9 +76,9 @@ def own_state(
         cluster.kubectl("delete", "namespaces", "-l", OURS, "--timeout=60s")
 
 
-def measured(cluster: OwnCluster, folder: Path, image: str, more: str) -> Path:
+def measured(cluster: OwnCluster, folder: Path, text: str) -> Path:
     spec, bundle = folder / "read.yaml", folder / "bundle"
-    spec.write_text(SPEC.format(image=image, more=more))
+    spec.write_text(text)
     done = cluster.headrace("run", spec, "--out", bundle)
     assert done.returncode == 0, done.stderr
     assert cluster.left() == {}
@@ -87,7 +95,7 @@ def application(bundle: Path) -> Any:
 def test_what_agents_read_is_what_pods_say_of_themselves(
     cluster: OwnCluster, image: str, tmp_path: Path
 ) -> None:
-    bundle = measured(cluster, tmp_path, image, "nodes: node1")
+    bundle = measured(cluster, tmp_path, SPEC.format(image=image, more="nodes: node1"))
     samples, [trial] = Samples(bundle / "samples"), trial_times(bundle / "samples")
     assert set(samples.refused) <= {"application"}, samples.refused
     groups = samples.window("virtualization", trial.begin_ns, trial.end_ns)
@@ -106,7 +114,7 @@ def test_what_agents_read_is_what_pods_say_of_themselves(
 
 def test_two_nodes_have_an_agent_each(cluster: OwnCluster, image: str, tmp_path: Path) -> None:
     more = "network: macvlan, master: node0, place: {client: node1, nat: node2, server1: node1}"
-    bundle = measured(cluster, tmp_path, image, more)
+    bundle = measured(cluster, tmp_path, SPEC.format(image=image, more=more))
     samples = Samples(bundle / "samples")
     places = samples.window("hardware").rate("cpu_user_s")
     assert {"cpu0@node1", "cpu0@node2"} <= set(places)
@@ -115,6 +123,16 @@ def test_two_nodes_have_an_agent_each(cluster: OwnCluster, image: str, tmp_path:
     }  # fmt: skip
     absent = next((bundle / "samples").glob("stack-absent.txt")).read_text()
     assert absent == "packets' ways are followed on one node; this deployment is on 2\n"
+
+
+def test_engines_are_read_by_their_pods(cluster: OwnCluster, image: str, tmp_path: Path) -> None:
+    """The tester polls on a CPU of its own: its group has all of that, or what there was of it."""
+    bundle = measured(cluster, tmp_path, ENGINES.format(image=image))
+    samples = Samples(bundle / "samples")
+    used = samples.window("virtualization").rate("cgroup_cpu_ns")
+    assert set(used) == {"tester", "vnf1"}
+    assert 0.3e9 < used["tester"] < 2.1e9, used  # the program's other threads have the reserved one
+    assert samples.window("os").change("collector_cpu_ns")["node1"] > 0
 
 
 def test_a_namespace_that_forbids_them_is_quoted(
