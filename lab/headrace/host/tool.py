@@ -20,7 +20,9 @@ NAMES: tuple[Name, ...] = ("podman", "docker")
 _TIMEOUT_S = 120
 _LOG_MOST = "4m"
 _WORDS_MOST = 1000  # characters of an error message
-_ASK_S = 60  # podman has taken more than 20 in an emulated guest
+# docker's daemon may hang. podman is a program of its own, and has taken more than a minute in an
+# emulated guest on a busy machine.
+_ASK_S: Mapping[Name, float] = {"docker": 60.0, "podman": 240.0}
 _NAMESPACES = Path("/run/netns")
 # Where resource limits may not be raised, a container starts only with those that are left.
 _LIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024")
@@ -88,8 +90,11 @@ class Tool:
                     f"docker: its daemon does not answer: {last_words(done.stderr)}"
                 )
 
-    def ask(self, *arguments: str, timeout_s: float = _ASK_S) -> subprocess.CompletedProcess[str]:
+    def ask(
+        self, *arguments: str, timeout_s: float | None = None
+    ) -> subprocess.CompletedProcess[str]:
         """A command whose status the caller judges."""
+        timeout_s = _ASK_S[self.name] if timeout_s is None else timeout_s
         try:
             return subprocess.run(
                 [self.path, *arguments], capture_output=True, errors="replace", timeout=timeout_s,

@@ -58,6 +58,16 @@ def test_a_daemon_that_does_not_answer_is_named(tmp_path: Path) -> None:
         Tool("docker", str(tmp_path / "docker")).answers()
 
 
+def test_podman_is_waited_for_longer_than_a_daemon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs(tmp_path, "docker", "podman", script="sleep 1; echo there")
+    monkeypatch.setattr("headrace.host.tool._ASK_S", {"docker": 0.1, "podman": 60.0})
+    with pytest.raises(HeadraceError, match=r"docker info: no answer in 0 s"):
+        Tool("docker", str(tmp_path / "docker")).ask("info")
+    assert Tool("podman", str(tmp_path / "podman")).ask("info").stdout == "there\n"
+
+
 def test_a_failure_is_its_last_words(tmp_path: Path) -> None:
     programs(tmp_path, "podman", script="echo first >&2; echo second >&2; exit 125")
     with pytest.raises(HeadraceError, match=r"^podman image rm: second$"):
