@@ -24,7 +24,7 @@ help:
 	@echo 'make test-vm-sriov     virtual functions of an emulated NIC given to VNFs, in a QEMU guest (root)'
 	@echo 'make test-vm-sriov-machines  the same, to VNFs in virtual machines within it (10 minutes)'
 	@echo 'make test-vm-placement placements checked in a QEMU guest with two NUMA nodes (root)'
-	@echo 'make test-vm-lab       three emulated servers, chains over their NICs by SSH (root; not passed yet)'
+	@echo 'make test-vm-lab       three emulated servers, chains over their NICs by SSH (root; not passed as a whole yet)'
 	@echo 'make test-vm       VNFs in virtual machines, emulated (QEMU)'
 	@echo 'make lint          ruff, mypy, C style, codespell'
 	@echo 'make format        C and Python as the style has it'

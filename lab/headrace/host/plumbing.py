@@ -25,6 +25,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNET = 0x40000000
 _MS_BIND = 0x1000
 _LOOPBACK = 1
+_LOWER_UP = 0x10000  # IFF_LOWER_UP, linux/if.h: there is a carrier
 _BRIDGE_SETTINGS = Path("/proc/sys/net/bridge")
 _TUN = Path("/dev/net/tun")
 _TUNSETIFF = 0x400454CA
@@ -214,21 +215,37 @@ class InterfaceCount:
     tx_bytes: int
 
 
+@dataclass(frozen=True)
+class KernelInterface(InterfaceCount):
+    """The same, and whether it can carry packets by now: a NIC takes seconds to agree with the
+    other end, and what is sent before is gone."""
+
+    carrier: bool
+
+
 def counts(namespace: str) -> dict[str, InterfaceCount]:
     return within(namespace, counts_here)
 
 
 def counts_here() -> dict[str, InterfaceCount]:
     """Counts in the namespace that this process is in."""
-    counts = {}
+    return {
+        name: InterfaceCount(one.rx_packets, one.tx_packets, one.rx_bytes, one.tx_bytes)
+        for name, one in interfaces_here().items()
+    }
+
+
+def interfaces_here() -> dict[str, KernelInterface]:
+    interfaces = {}
     with netlink.IPRoute() as ip:
         for link in ip.get_links():
             s = link.get_attr("IFLA_STATS64")
             if s:
-                counts[str(link.get_attr("IFLA_IFNAME"))] = InterfaceCount(
-                    s["rx_packets"], s["tx_packets"], s["rx_bytes"], s["tx_bytes"]
-                )
-    return counts
+                interfaces[str(link.get_attr("IFLA_IFNAME"))] = KernelInterface(
+                    s["rx_packets"], s["tx_packets"], s["rx_bytes"], s["tx_bytes"],
+                    carrier=bool(link["flags"] & _LOWER_UP),
+                )  # fmt: skip
+    return interfaces
 
 
 def set_up(namespace: str, name: str) -> None:

@@ -13,7 +13,7 @@ from headrace.engine.link_counts import DeviceCounts, PortCounts
 from headrace.errors import HeadraceError
 from headrace.host import netlink
 from headrace.host.ledger import Ledger
-from headrace.host.plumbing import InterfaceCount
+from headrace.host.plumbing import KernelInterface
 from headrace.host.settings import Setting
 from headrace.host.sriov import ip
 from headrace.spec.document import Document, PathKey
@@ -152,10 +152,10 @@ def make_ready(devices: Mapping[str, Device], ledger: Ledger) -> None:
 
 
 def with_devices(
-    read: EngineCounts, devices: Mapping[str, Device], kernel: Mapping[str, InterfaceCount]
+    read: EngineCounts, devices: Mapping[str, Device], kernel: Mapping[str, KernelInterface]
 ) -> EngineCounts:
-    """What the kernel counted at the ports that are interfaces of its own, beside what DPDK did.
-    `kernel`: of their machine's interfaces."""
+    """What the kernel counted at the ports that are interfaces of its own, beside what DPDK did,
+    whose drivers of such call each link up. `kernel`: of their machine's interfaces."""
     links = dict(read.links)
     for name, to in devices.items():
         count, link = kernel.get(to.interface or ""), links.get(name)
@@ -165,7 +165,8 @@ def with_devices(
         if to.kind == "tap":  # what the kernel sends there is what the port receives
             came, left = left, came
         device = DeviceCounts(rx_packets=came, tx_packets=left)
-        links[name] = link.model_copy(update={"device": device})
+        up = link.up and count.carrier
+        links[name] = link.model_copy(update={"device": device, "up": up})
     return read.model_copy(update={"links": links})
 
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from headrace.engine.counts_testdata import counts
 from headrace.errors import BadInput, HeadraceError
-from headrace.ground.wired.devices import resolve, without_sockets
+from headrace.ground.wired.devices import resolve, with_devices, without_sockets
+from headrace.host.plumbing import KernelInterface, interfaces_here
 from headrace.spec import document
 from headrace.spec.testbed import Device, Testbed
 
@@ -66,3 +68,27 @@ def test_a_socket_is_removed_only_where_nobody_listens(tmp_path: Path) -> None:
     path.write_text("no socket")
     without_sockets({"left": Device("memif", str(path))})
     assert path.exists()
+
+
+@pytest.mark.parametrize("carrier", [True, False])
+def test_a_link_without_carrier_is_not_up(carrier: bool) -> None:
+    """DPDK's drivers of the kernel's interfaces call it up, and the first packets are lost."""
+    links = {name: {"type": "port", "up": True, "rx_packets": 5} for name in ("left", "right")}
+    read = counts({"links": links, "workers": {}})
+    kernel = {"e0": KernelInterface(7, 9, 700, 900, carrier=carrier)}
+    devices = {"left": Device("af_packet", "e0"), "right": Device("pci", "0000:01:00.0")}
+    seen = with_devices(read, devices, kernel)
+    assert [seen.port(name).up for name in ("left", "right")] == [carrier, True]
+    device = seen.port("left").device
+    assert device is not None and (device.rx_packets, device.tx_packets) == (7, 9)
+
+
+def test_carriers_are_the_kernels() -> None:
+    """Told by netlink as sysfs tells them, which refuses to for an interface that is down."""
+    for name, one in interfaces_here().items():
+        try:
+            carrier = Path(f"/sys/class/net/{name}/carrier").read_text().strip() == "1"
+        except OSError:
+            carrier = False
+        if name == "lo" or name.startswith("eth"):
+            assert one.carrier == carrier

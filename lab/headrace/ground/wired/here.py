@@ -13,7 +13,7 @@ from headrace.engine.running import RunningEngine
 from headrace.ground.wired.devices import make_ready, without_sockets
 from headrace.ground.wired.external import Commands, ExternalDevice
 from headrace.host.ledger import Ledger
-from headrace.host.plumbing import InterfaceCount, counts_here
+from headrace.host.plumbing import KernelInterface, interfaces_here
 from headrace.host.state import RunState
 from headrace.spec.testbed import Device
 
@@ -26,7 +26,7 @@ class WireEnd(Protocol):
         the others join one. `undo` undoes it."""
 
     def start(self, plan: Plan, folder: str) -> RunningEngine: ...
-    def interfaces(self) -> Mapping[str, InterfaceCount]:
+    def interfaces(self) -> Mapping[str, KernelInterface]:
         """What its kernel counted."""
 
     def undo(self) -> None: ...
@@ -51,8 +51,8 @@ class Here:
                 raise
             return Engine(self._binary, plan, self._state, folder=folder)
 
-    def interfaces(self) -> Mapping[str, InterfaceCount]:
-        return counts_here()
+    def interfaces(self) -> Mapping[str, KernelInterface]:
+        return interfaces_here()
 
     def external(self, commands: Commands) -> ExternalDevice:
         return ExternalDevice(commands, self._state.path, self._ledger)

@@ -24,7 +24,7 @@ from headrace.engine.plan_document import Plan, PlanSegment
 from headrace.engine.running import RunningEngine
 from headrace.errors import HeadraceError
 from headrace.ground.wired.devices import Answers
-from headrace.host.plumbing import InterfaceCount
+from headrace.host.plumbing import KernelInterface
 from headrace.host.scheduling import Snapshot, Thread
 from headrace.record.environment import Environment
 from headrace.spec.deployment import Deployment
@@ -133,9 +133,9 @@ class There:
         there: dict[str, Any] = with_files(kind["params"], params, "file", self._files.__getitem__)
         return there
 
-    def interfaces(self) -> Mapping[str, InterfaceCount]:
+    def interfaces(self) -> Mapping[str, KernelInterface]:
         counts = self.ask("interfaces")["interfaces"]
-        return {name: InterfaceCount(**one) for name, one in counts.items()}
+        return {name: KernelInterface(**one) for name, one in counts.items()}
 
     def environment(self, engine: str) -> Environment:
         return Environment.model_validate(self.ask("about", name=engine)["environment"])
