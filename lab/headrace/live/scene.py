@@ -33,7 +33,7 @@ class Searched:
     """A trial of the search that goes on."""
 
     number: int
-    load_pps: float
+    load_pps: float  # each way, as the search's bounds are
     loss_ratio: float
     verdict: str
 
@@ -160,7 +160,8 @@ class Onlooker(Observer):
             self._found.appendleft(Disturbance(whole.trial, finding.check, finding.text))
         search = self.scene.search
         if whole.phase == "search":
-            one = Searched(whole.trial, whole.load_pps, whole.loss_ratio, whole.audit.verdict)
+            load = trials[0].load_pps
+            one = Searched(whole.trial, load, whole.loss_ratio, whole.audit.verdict)
             search = (*search, one)
         self._change(
             trial=None, last=whole, trials=whole.trial, verdicts=dict(self._verdicts),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from statistics import mean
 from typing import Any
 
@@ -30,7 +31,8 @@ def searched(
     seconds: float,
     capacity: Capacity | None,
 ) -> list[Result]:
-    """The results of one goal, one per direction and their sum."""
+    """The results of one goal, one per direction and their sum. A search goes by the load of each
+    way, and so do its bounds; of the sum of both ways they are sums, as its load is."""
     goal = outcome.goal
     shared = {
         "capacity": capacity,
@@ -47,20 +49,37 @@ def searched(
             # RFC 2544 knows no losses that do not count.
             label=None if UNINTENDED in trials[0].labels else compliance(outcome),
         ),
-        "bounds": Bounds(
-            lower_pps=outcome.lower_pps,
-            upper_pps=outcome.upper_pps,
-            min_load_pps=limits.min_load,
-            max_load_pps=limits.max_load,
+    }
+    rows = []
+    for trial in trials:
+        found, tried = _of_ways(outcome, limits, len(trials) - 1 if trial is trials[-1] else 1)
+        bounds = Bounds(
+            lower_pps=found.lower_pps,
+            upper_pps=found.upper_pps,
+            min_load_pps=tried.min_load,
+            max_load_pps=tried.max_load,
             trials=count,
             seconds=seconds,
-            stopped_by=outcome.stopped_by,
+            stopped_by=found.stopped_by,
+        )
+        audit = of_search(trial.audit, found, tried)
+        rows.append(result(trial, goal.name, **shared, bounds=bounds, audit=audit))
+    return rows
+
+
+def _of_ways(outcome: GoalOutcome, limits: Limits, ways: int) -> tuple[GoalOutcome, Limits]:
+    """The same of so many directions together."""
+    if ways < 2:
+        return outcome, limits
+    lower, upper = outcome.lower_pps, outcome.upper_pps
+    return (
+        replace(
+            outcome,
+            lower_pps=None if lower is None else ways * lower,
+            upper_pps=None if upper is None else ways * upper,
         ),
-    }
-    return [
-        result(trial, goal.name, **shared, audit=of_search(trial.audit, outcome, limits))
-        for trial in trials
-    ]
+        replace(limits, min_load=ways * limits.min_load, max_load=ways * limits.max_load),
+    )
 
 
 def compliance(outcome: GoalOutcome) -> str | None:

@@ -181,9 +181,9 @@ class TrialSeries:
         last = trials[-1]
         if self._say_application(last):
             return
-        each_way = " each way, in sum" if last.direction == "both" and len(trials) > 1 else ""
+        in_sum = ", in sum" if len(trials) > 1 else ""
         self._book.progress.say(
-            f"  at {rate(load)}{each_way}: {rate(last.throughput_pps)}, "
+            f"  at {rate(load)}{_each_way(trials)}{in_sum}: {rate(last.throughput_pps)}, "
             f"loss {last.loss_ratio:.3%}" + _by_policy(last)
         )
 
@@ -216,7 +216,7 @@ class TrialSeries:
             verdict = results[-1].audit.verdict
             self._book.progress.say(
                 f"  {goal.goal.name} (at most {goal.goal.loss_ratio * 100:.10g} % lost): "
-                f"{between(goal.lower_pps, goal.upper_pps)}"
+                f"{between(goal.lower_pps, goal.upper_pps)}{_each_way(trials)}"
                 + ("" if verdict == "ok" else f" [yellow]{verdict}[/yellow]")
                 + _by_policy(results[-1])
             )
@@ -251,6 +251,11 @@ class TrialSeries:
                 break
             self._book.progress.status("paused, as other work has the lcores")
         self._paused_s += time.monotonic() - began
+
+
+def _each_way(trials: Sequence[Trial]) -> str:
+    """Loads are those of a source; with traffic both ways there are two, and a row of their sum."""
+    return " each way" if len(trials) > 1 else ""
 
 
 def _by_policy(one: Measurement) -> str:

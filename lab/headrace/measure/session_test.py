@@ -9,7 +9,7 @@ import io
 import signal
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,7 @@ class Fake:
     behind: float = 0.0  # the part of each trial for which its source stalls once
     lacking: str | None = None
     repetitions: int = 1
+    both: bool = False  # traffic both ways: each carries `capacity`
     execution: str = "rtc"
     capacity: float = CAPACITY
     labels: Sequence[str] = ()
@@ -162,7 +163,18 @@ class Fake:
             sent=sent, received=received, lost=lost, asked=sent, sink_full=at_sink,
             behind_s=self.behind * seconds, room_s=self.behind * seconds / 2,
         )  # fmt: skip
-        return [Observation("forward", figures, facts, self._sliced(load))]
+        forward = Observation("forward", figures, facts, self._sliced(load))
+        if not self.both:
+            return [forward]
+        sums = ("load_pps", "throughput_pps", "offered_pps", "sent_pps", "received_pps", "intended",
+                "sent", "received", "lost")  # fmt: skip
+        whole = figures.model_copy(update={name: 2 * getattr(figures, name) for name in sums})
+        return [
+            forward,
+            Observation("reverse", figures, facts),
+            Observation("both", whole, replace(facts, sent=2 * sent, received=2 * received,
+                                               lost=2 * lost, asked=2 * sent)),
+        ]  # fmt: skip
 
     def _sliced(self, load: float) -> Sliced | None:
         """Slices that tell no more than what a line of another lcore cost."""
@@ -399,6 +411,33 @@ def test_a_disturbed_trial_of_a_search_is_done_again(home: Path) -> None:
         assert searched.bounds is not None
         assert searched.bounds.trials == result.bounds.trials + again
     assert searched.audit.verdict == "suspect"  # what lies above was lost in disturbed trials only
+
+
+def test_bounds_of_both_ways_are_sums_as_their_load_is(home: Path) -> None:
+    """The table's first row is the sum of both ways: its search's bounds, and what stands below the
+    lowest load, are of the same."""
+    done = run(home, [Fake("a", [], SEARCH, both=True)])
+    rows = {one.direction: one for one in Bundle(done.bundle).results()}
+    forward, both = rows["forward"].bounds, rows["both"].bounds
+    assert forward is not None and forward.lower_pps == pytest.approx(CAPACITY, rel=0.06)
+    assert rows["forward"].load_pps == forward.lower_pps
+    assert both is not None and both.lower_pps == rows["both"].load_pps == 2 * forward.lower_pps
+    assert both.upper_pps is not None and forward.upper_pps is not None
+    assert both.upper_pps == 2 * forward.upper_pps > rows["both"].throughput_pps
+    assert both.width == forward.width
+    [conclusion] = [group.conclusion for group in report(Bundle(done.bundle)).groups]
+    assert conclusion is not None and conclusion.standings[0].figure.high == both.upper_pps
+    assert " each way" in next(line for line in done.words.splitlines() if "loss-0" in line)
+
+
+def test_of_both_ways_the_lowest_load_is_told_as_their_sum(home: Path) -> None:
+    done = run(home, [Fake("a", [], {**SEARCH, "min_load": 1000}, capacity=10, both=True)])
+    assert [s.unmet_pps for g in report(Bundle(done.bundle)).groups for s in g.summaries] == [2000]
+    found = [
+        f for r in Bundle(done.bundle).results() for f in r.audit.failed if f.check == "search"
+    ]
+    assert ["(1 kpps)" in f.text for f in found] == [True, True, False]
+    assert "(2 kpps)" in found[-1].text
 
 
 def test_what_is_far_too_much_is_not_tried_again(home: Path) -> None:
