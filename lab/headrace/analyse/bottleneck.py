@@ -414,9 +414,11 @@ def _of_rest(part: Part, by_width: Sequence[Part]) -> list[str]:
     ratio = rest[0].capacity_pps / part.capacity_pps
     shared = part.role == "chain" and len(_sharing(part.name, by_width)) > 1
     if part.role != "chain":
+        chain = [p for p in rest if p.role == "chain"]
         return [
-            f"The chain's narrowest part is {_called(rest[0])} with {pps(rest[0].capacity_pps)}: "
+            f"The chain's narrowest part is {_called(p)} with {pps(p.capacity_pps)}: "
             "more lcores for traffic, or larger frames, would show its limit."
+            for p in chain[:1]
         ]
     if ratio < 1:
         return [
@@ -456,7 +458,7 @@ def _of_estimate(part: Part) -> list[str]:
         ]
     full, each = part.full_burst_cycles, part.cycles_per_packet
     if full is not None and each and full < (1 - SAME) * each and room(part):
-        by = "by the model" if part.predicted else "by a line through the polls of this trial"
+        by = "by the model" if part.predicted else "by a line through its polls"
         return [
             f"In full bursts a packet costs {significant(full)} cycles, {by}, in those that came "
             f"{significant(each)}: what it can carry goes by the former."

@@ -11,6 +11,7 @@ import pytest
 from headrace.analyse.bottleneck import Pipe, of_sharing, pipe, pipe_of
 from headrace.analyse.capacity import Part, parts_of
 from headrace.analyse.lcores import lcores_of
+from headrace.analyse.repetitions import together
 from headrace.analyse.report import above, report
 from headrace.analyse.units import significant
 from headrace.record.bundle import Bundle
@@ -575,14 +576,12 @@ def test_of_repetitions_the_median_use_is_told() -> None:
     assert "At 8.00\u202fMpps frames take 99.6\u202f% of it (layer 1)." in drawn.reasons
 
 
-def test_an_lcore_busy_with_small_bursts_can_carry_more() -> None:
-    """Each poll takes 800 cycles by itself and 60 for each packet: with 3 packets in the mean it is
-    busy all the time, and with 32 it takes over three times as many."""
-    at = measurement("rtc", MPPS)
+def small_bursts(at: Measurement, fixed: int = 800) -> Measurement:
+    """Each poll takes `fixed` cycles by itself and 60 for each packet: with 3 packets in the mean
+    it is busy all the time, and with 32 it takes over three times as many."""
     assert at.counters is not None
-    tsc_hz = at.counters.tsc_hz
     sizes = [1 + i % 5 for i in range(1000)]
-    took = [800 + 60 * n for n in sizes]
+    took = [fixed + 60 * n for n in sizes]
     turns = Turns(
         n=len(sizes),
         packets=sum(sizes),
@@ -595,15 +594,85 @@ def test_an_lcore_busy_with_small_bursts_can_carry_more() -> None:
         if r.segment in ("generator", "sink"):
             return r
         polls = r.packets_in // 3
-        ops = int(r.packets_in * (800 / 3 + 60))
+        ops = int(r.packets_in * (fixed / 3 + 60))
         changes = {"turns": turns, "burst": 32, "polls": polls, "idle_polls": 0, "ops_cycles": ops}
         return r.model_copy(update=changes)
 
     replicas = tuple(map(small, at.counters.replicas))
-    at = at.model_copy(update={"counters": at.counters.model_copy(update={"replicas": replicas})})
+    return at.model_copy(update={"counters": at.counters.model_copy(update={"replicas": replicas})})
+
+
+def test_an_lcore_busy_with_small_bursts_can_carry_more() -> None:
+    at = small_bursts(measurement("rtc", MPPS))
+    assert at.counters is not None
+    tsc_hz = at.counters.tsc_hz
     [part] = [p for p in parts_of(at) if p.role == "chain"]
     assert part.burst == pytest.approx(3, rel=1e-3)
     assert part.full_burst_cycles == pytest.approx(800 / 32 + 60, rel=1e-6)
     assert part.cycles_per_packet == pytest.approx(800 / 3 + 60, rel=1e-3)
     assert part.capacity_pps == pytest.approx(tsc_hz / 85, rel=0.01)
     assert any("In full bursts a packet costs 85.0 cycles" in r for r in pipe(at).reasons)
+
+
+def test_what_full_bursts_cost_is_the_median_of_the_repetitions() -> None:
+    """Beside it stands what a packet cost in those that came, which is a median, too."""
+    first, *others = repeated(MPPS, MPPS, MPPS)
+    each = [small_bursts(first, fixed=1600), *map(small_bursts, others)]
+    drawn = pipe_of(each, [])
+    assert any(
+        "In full bursts a packet costs 85.0 cycles" in r and "in those that came 327:" in r
+        for r in drawn.reasons
+    )
+    part = drawn.part("acl+lb+l3fwd")
+    assert part.full_burst_cycles == pytest.approx(800 / 32 + 60, rel=1e-6)
+    assert part.burst == pytest.approx(3, rel=1e-3)
+
+
+def paused_for(at: Measurement, share: float) -> Measurement:
+    assert at.counters is not None
+    workers = tuple(
+        w.model_copy(update={"pauses_cycles": int(w.ref_cycles * share)})
+        for w in at.counters.workers
+    )
+    return at.model_copy(update={"counters": at.counters.model_copy(update={"workers": workers})})
+
+
+def test_pauses_are_the_median_of_the_repetitions() -> None:
+    """The first was disturbed, two were not: the chain is not said to be."""
+    each = repeated(MPPS, MPPS, MPPS)
+    disturbed = paused_for(each[0], 0.04)
+    assert pipe(disturbed).part("acl+lb+l3fwd").paused == pytest.approx(0.04, rel=1e-3)
+    assert pipe_of([disturbed, *each[1:]], []).part("acl+lb+l3fwd").paused == 0
+    mostly = pipe_of([each[0], paused_for(each[1], 0.02), paused_for(each[2], 0.03)], [])
+    assert mostly.part("acl+lb+l3fwd").paused == pytest.approx(0.02, rel=1e-3)
+
+
+def test_whether_a_tester_had_cycles_left_goes_by_the_loss_of_all_repetitions() -> None:
+    """The first lost nothing by chance; in all of them together 12 % were turned away."""
+    lost = int(0.18 * 38 * MPPS * 2)
+    calm = measurement("rtc x 3", 38 * MPPS, repetition=1)
+    lossy = [
+        measurement("rtc x 3", 38 * MPPS, repetition=n, loss_ratio=0.18, full=lost, lost=lost)
+        for n in (2, 3)
+    ]
+    drawn = pipe_of([calm, *lossy], [])
+    assert drawn.narrowest == "acl+lb+l3fwd"
+    assert together([calm, *lossy]).loss_ratio == pytest.approx(
+        2 * lost / sum(one.sent for one in (calm, *lossy))
+    )
+
+
+def test_a_sink_is_no_part_of_the_chain() -> None:
+    """Generator and sink are both narrower than the chain, on lcores of their own."""
+    at = measurement("rtc x 3", 38 * MPPS)
+    assert at.counters is not None
+    slow = [
+        r.model_copy(update={"ops_cycles": r.ops_cycles * 2}) if r.segment == "sink" else r
+        for r in at.counters.replicas
+    ]
+    counters = at.counters.model_copy(update={"replicas": tuple(slow)})
+    drawn = pipe(at.model_copy(update={"counters": counters}))
+    width = {p.role: p.capacity_pps or 0.0 for p in drawn.parts}
+    assert max(width["generator"], width["sink"]) < width["chain"]
+    assert "The tester is narrower" in drawn.headline
+    assert any(r.startswith("The chain's narrowest part is acl+lb+l3fwd") for r in drawn.reasons)

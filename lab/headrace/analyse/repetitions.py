@@ -35,10 +35,16 @@ def together(repetitions: Sequence[Measurement]) -> Measurement:
         name: sum(getattr(r, name) for r in repetitions)
         for name in ("duration_s", "intended", "sent", "received", "lost", "policy_dropped")
     }
+    # Of a record without packets, as a published one's, the ratio is all that is known.
+    lost = statistics.median(r.loss_ratio for r in repetitions)
+    if sums["sent"]:
+        lost = sums["lost"] / sums["sent"]
     verdict = worst(r.audit.verdict for r in repetitions)
     audit = Audit(verdict=verdict, findings=findings)
     used = _limits([r.limits for r in repetitions])
-    return base.model_copy(update={**medians, **sums, "audit": audit, "limits": used})
+    return base.model_copy(
+        update={**medians, **sums, "loss_ratio": lost, "audit": audit, "limits": used}
+    )
 
 
 def _limits(each: Sequence[Sequence[Limit]]) -> tuple[Limit, ...]:
@@ -102,6 +108,9 @@ def _join(parts: Sequence[Part], proof_pps: float) -> Part:
             "costs": costs,
             "cycles_per_packet": sum(c.cycles for c in costs) or None,
             **again,
+            "burst": _median(p.burst for p in ran),
+            "full_burst_cycles": _median(p.full_burst_cycles for p in ran),
+            "paused": _median(p.paused for p in ran),
             "utilisation": _median(p.utilisation for p in ran),
             "share_of_busiest": _median(p.share_of_busiest for p in ran),
             "share_of_lcore": _median(p.share_of_lcore for p in ran),
