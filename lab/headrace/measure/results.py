@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From trials to results: what a repetition found for a goal, and whether repetitions agree."""
+"""From trials to results: what a repetition found for a goal."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from statistics import mean
 from typing import Any
 
 from headrace.engine.figures import UNINTENDED
@@ -13,8 +12,6 @@ from headrace.measure.doubts import of_search
 from headrace.measure.outcome import GoalOutcome, Limits
 from headrace.record.estimates import Capacity
 from headrace.record.rows import Bounds, Goal, Measurement, Result, Trial
-
-AGREEMENT = 0.05
 
 
 def result(trial: Trial, goal: str, **more: Any) -> Result:
@@ -52,17 +49,17 @@ def searched(
     }
     rows = []
     for trial in trials:
-        found, tried = _of_ways(outcome, limits, len(trials) - 1 if trial is trials[-1] else 1)
+        ended, within = _of_ways(outcome, limits, len(trials) - 1 if trial is trials[-1] else 1)
         bounds = Bounds(
-            lower_pps=found.lower_pps,
-            upper_pps=found.upper_pps,
-            min_load_pps=tried.min_load,
-            max_load_pps=tried.max_load,
+            lower_pps=ended.lower_pps,
+            upper_pps=ended.upper_pps,
+            min_load_pps=within.min_load,
+            max_load_pps=within.max_load,
             trials=count,
             seconds=seconds,
-            stopped_by=found.stopped_by,
+            stopped_by=ended.stopped_by,
         )
-        audit = of_search(trial.audit, found, tried)
+        audit = of_search(trial.audit, ended, within)
         rows.append(result(trial, goal.name, **shared, bounds=bounds, audit=audit))
     return rows
 
@@ -89,33 +86,3 @@ def compliance(outcome: GoalOutcome) -> str | None:
     if goal.loss_ratio == 0 and goal.final_trial >= 60 and goal.exceed_ratio == 0:
         return "RFC 2544 throughput"
     return None
-
-
-def agreement(results: Iterable[Result]) -> list[str]:
-    """Per figure: mean and spread over the repetitions, and whether they agree within 5 %."""
-    groups: dict[tuple[str, ...], list[float]] = {}
-    for one in results:
-        if one.change is not None or one.operated is not None:
-            continue  # no packets, or those of the load
-        key: tuple[str, ...] = (
-            one.chain,
-            one.execution,
-            one.workload,
-            one.direction,
-            one.goal,
-        )
-        if one.goal == "fixed":
-            key += (f"{one.load_pps:.0f} pps",)
-        groups.setdefault(key, []).append(one.throughput_pps)
-    sentences = []
-    for key, values in groups.items():
-        if len(values) < 2:
-            continue
-        middle = mean(values)
-        spread = (max(values) - min(values)) / middle if middle else 0.0
-        verdict = "agree" if spread <= AGREEMENT else "do not agree"
-        sentences.append(
-            f"{' / '.join(key)}: {len(values)} repetitions {verdict} within {AGREEMENT:.0%} "
-            f"(mean {middle / 1e6:.3f} Mpps, spread {spread:.1%})"
-        )
-    return sentences

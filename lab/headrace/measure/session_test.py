@@ -433,11 +433,11 @@ def test_bounds_of_both_ways_are_sums_as_their_load_is(home: Path) -> None:
 def test_of_both_ways_the_lowest_load_is_told_as_their_sum(home: Path) -> None:
     done = run(home, [Fake("a", [], {**SEARCH, "min_load": 1000}, capacity=10, both=True)])
     assert [s.unmet_pps for g in report(Bundle(done.bundle)).groups for s in g.summaries] == [2000]
-    found = [
+    doubts = [
         f for r in Bundle(done.bundle).results() for f in r.audit.failed if f.check == "search"
     ]
-    assert ["(1 kpps)" in f.text for f in found] == [True, True, False]
-    assert "(2 kpps)" in found[-1].text
+    assert ["(1 kpps)" in f.text for f in doubts] == [True, True, False]
+    assert "(2 kpps)" in doubts[-1].text
 
 
 def test_what_is_far_too_much_is_not_tried_again(home: Path) -> None:
