@@ -180,20 +180,32 @@ def _searches(results: list[Result]) -> Iterable[tuple[str, Rows]]:
 
 
 def _integrity(results: list[Result]) -> Rows:
-    def total(name: str) -> str:
-        return count(sum(getattr(r, name) for r in results))
+    """A trial that answers several goals counts once."""
+    trials = list({_trial_of(n, r): r for n, r in enumerate(results)}.values())
 
+    def total(name: str) -> str:
+        return count(sum(getattr(r, name) for r in trials))
+
+    by_policy = (("dropped by policy", total("policy_dropped")),)
     return (
         ("intended", total("intended")),
         ("sent", total("sent")),
         ("received", total("received")),
         ("lost", total("lost")),
+        *(by_policy if any(r.policy_dropped for r in trials) else ()),
         ("reordered", total("reordered")),
         ("duplicated", total("duplicated")),
         ("late", total("late")),
         ("received, not the source's", total("unstamped")),
-        ("unsent (the generator's)", count(sum(r.audit.unsent for r in results))),
+        ("unsent (the generator's)", count(sum(r.audit.unsent for r in trials))),
     )
+
+
+def _trial_of(number: int, r: Result) -> tuple[object, ...]:
+    """What is no trial's has none of its packets anywhere else."""
+    if r.trial is None:
+        return (number,)
+    return r.trial, r.ground, r.chain, r.execution, r.workload, r.direction, r.repetition
 
 
 def _calibration(results: Iterable[Result]) -> Rows:
