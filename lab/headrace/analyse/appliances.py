@@ -31,7 +31,20 @@ def compared(reached: Sequence[Reached], cpus: int | None = None) -> list[Compar
     groups: dict[tuple[str, str], list[Reached]] = {}
     for one in reached:
         groups.setdefault((one.deployed.network, one.workload), []).append(one)
-    return [_compared(*key, some, cpus) for key, some in groups.items()]
+    return [_compared(*key, _of_one_load(some), cpus) for key, some in groups.items()]
+
+
+def _of_one_load(reached: Sequence[Reached]) -> list[Reached]:
+    """Takes the maximum of several loads, or the highest: what came of different ones says nothing
+    of the VNFs."""
+
+    def rank(one: Reached) -> tuple[bool, bool, float]:
+        first = one.results[0]
+        fixed = first.goal == "fixed"
+        return first.goal == "max", not fixed, first.load_pps if fixed else 0.0
+
+    goal = max(reached, key=rank).goal
+    return [one for one in reached if one.goal == goal]
 
 
 def compared_in(bundle: Bundle, reached: Sequence[Reached]) -> tuple[Compared, ...]:
@@ -227,11 +240,10 @@ def scale_up(reached: Sequence[Reached]) -> list[str]:
             if path.startswith("vnfs.") and one.deployed.role in ("chain", "alone"):
                 base = one.workload.removesuffix(swept_text(one.deployed.swept))
                 name = f"{one.deployed.role} {one.deployed.chain}"
-                groups.setdefault((path, one.deployed.network, base, name, others), []).append(
-                    (value, one)
-                )
+                key = (path, one.deployed.network, base, name, others, one.goal)
+                groups.setdefault(key, []).append((value, one))
     sentences = []
-    for (path, network, base, name, others), some in groups.items():
+    for (path, network, base, name, others, _), some in groups.items():
         if len(some) < 2 or path.split(".")[1] not in some[0][1].deployed.kinds().values():
             continue
         rates = [(value, rate(one.results)) for value, one in some]

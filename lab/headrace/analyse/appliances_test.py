@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.analyse.appliances import compared, scale_up
-from headrace.analyse.reached import Rate, Reached
+from headrace.analyse.reached import Rate, Reached, gathered
 from headrace.analyse.report import Report, report
 from headrace.graph.enumerate import Graph
 from headrace.ground.appliances.addressing import lay_out
@@ -164,6 +164,33 @@ def test_scaling_up_compares_what_differs_in_one_thing() -> None:
     [sentence] = scale_up(reached)
     assert "0.6 instead of 0.2 gives +195%" in sentence
     assert "workload.connections=16: chain chain with vnfs.l7-cache.cpus = 0.2" in sentence
+
+
+def test_loads_are_no_repetitions_of_each_other() -> None:
+    """What came of the highest load is compared, of each deployment."""
+    received = {"baseline": (1e5, 9e5), "nat": (1e5, 4e5)}
+    base, nat = summary("baseline", 1.0, 1.0), summary("alone", 1.0, 1.0, subject="nat")
+    rows = [
+        (
+            one.deployed,
+            result.model_copy(
+                update={"goal": "fixed", "load_pps": load, "received_pps": pps, "intended": 1}
+            ),
+        )
+        for one, each in zip((base, nat), received.values(), strict=True)
+        for load, pps in zip((1e5, 9e5), each, strict=True)
+        for result in one.results
+    ]
+    reached = gathered(rows)
+    assert [(one.goal, str(one.rate), len(one.results)) for one in reached] == [
+        ("fixed 2 x 50.0\u202fkpps", "100000 packets/s", 2),
+        ("fixed 2 x 450\u202fkpps", "900000 packets/s", 2),
+        ("fixed 2 x 50.0\u202fkpps", "100000 packets/s", 2),
+        ("fixed 2 x 450\u202fkpps", "400000 packets/s", 2),
+    ]
+    [one] = compared(reached)
+    assert "Alone: nat 400000 packets/s." in one.sentences
+    assert any("nat alone loses 56" in text for text in one.sentences)
 
 
 def test_a_difference_needs_more_than_chance() -> None:

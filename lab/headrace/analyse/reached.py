@@ -8,10 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from headrace.analyse.summary import key_of
 from headrace.record.bundle import Bundle
 from headrace.record.deployment import DeployedGraph
 from headrace.record.known import known
 from headrace.record.rows import Result
+from headrace.record.verdict import worst
 
 NOTICEABLE = 0.1  # differences below are not called differences on a shared machine
 
@@ -56,14 +58,19 @@ class Reached:
         return self.results[0].workload
 
     @property
+    def goal(self) -> str:
+        """It has the load, where that was asked for."""
+        return key_of(self.results[0]).asked.goal_text
+
+    @property
     def rate(self) -> Rate:
         return rate(self.results)
 
     @property
     def verdict(self) -> str:
-        """Empty when every repetition can be trusted."""
+        """Empty when every repetition can be trusted; else the worst."""
         doubtful = [r.audit.verdict for r in self.results if not r.audit.trusted]
-        return doubtful[0] if doubtful else ""
+        return worst(doubtful) if doubtful else ""
 
 
 def rate(results: Sequence[Result]) -> Rate:
@@ -87,11 +94,11 @@ def reached(bundle: Bundle) -> list[Reached]:
 
 
 def gathered(results: Iterable[tuple[DeployedGraph, Result]]) -> list[Reached]:
-    """Puts repetitions together: results of one deployment, workload and goal."""
+    """Puts repetitions together: results of one deployment, workload and goal, or load."""
     together: dict[tuple[int, str, str], tuple[DeployedGraph, list[Result]]] = {}
     for graph, one in results:
         if one.application is not None:
-            key = (id(graph), one.workload, one.goal)
+            key = (id(graph), one.workload, key_of(one).asked.goal_text)
             together.setdefault(key, (graph, []))[1].append(one)
     return [Reached(graph, tuple(several)) for graph, several in together.values()]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
 from headrace.analyse.reached import Reached, gathered
 from headrace.analyse.summary import summarise
@@ -32,7 +33,7 @@ _COLUMNS = (
     Column("loss", "loss"),
     Column("mean", unit="us"),
     Column("p99", unit="us", from_width=100),
-    Column("jitter", unit="us"),
+    Column("IPDV", unit="us"),
     Column("audit", "verdict"),
 )
 _VNF_COLUMNS = (
@@ -47,7 +48,7 @@ _VNF_COLUMNS = (
 class PointResult:
     """What a paper's figures have of a result."""
 
-    goal: str
+    goal: str  # with the load, where that was asked for
     load_pps: float
     throughput: Cell
     throughput_pps: float | None
@@ -58,12 +59,15 @@ class PointResult:
     anatomy: Anatomy | None
     verdict: str
     best_case_pps: float | None = None  # n times what one chain had
+    at_load: bool = False  # that the study asked for: throughput is what came of it
 
     @classmethod
     def of(cls, result: Result) -> PointResult:
-        delay, shown = result.latency_ns, rate_cell(summarise([result])[0])
+        [summary] = summarise([result])
+        delay, shown = result.latency_ns, rate_cell(summary)
         return cls(
-            goal=result.goal,
+            goal=summary.key.asked.goal_text,
+            at_load=result.goal == "fixed",
             load_pps=result.load_pps,
             throughput=shown,
             throughput_pps=None if isinstance(shown, Below) else result.throughput_pps,
@@ -118,25 +122,28 @@ def _measured(
 ) -> MeasuredPoint:
     """A chain of our functions has the point's name; graphs of third-party VNFs have their own."""
     if not graphs:
-        own = (PointResult.of(one) for one in results if one.chain == point.point)
-        return MeasuredPoint(point, tuple(own))
+        own = [one for one in results if one.chain == point.point]
+        # Beside the sum of both ways those of each would be taken for repetitions of it.
+        if any(one.direction == "both" for one in own):
+            own = [one for one in own if one.direction == "both"]
+        return MeasuredPoint(point, tuple(map(PointResult.of, own)))
     of_graphs = ((graph, one) for graph in graphs for one in results if graph.has(one))
     return MeasuredPoint(point, reached=tuple(gathered(of_graphs)))
 
 
 def with_best_case(rows: Sequence[MeasuredPoint]) -> list[MeasuredPoint]:
     """Puts beside each result of n chains n times what one chain of the same group and settings
-    had."""
-    single = {
-        (row.row.group, repr(row.others), one.goal): one.throughput_pps
-        for row in rows
-        for one in row.results
-        if row.chains == 1
-    }
+    had, in the median of its repetitions."""
+    single: dict[tuple[str, str, str], list[float]] = {}
+    for row in rows:
+        for one in row.results:
+            if row.chains == 1 and one.throughput_pps is not None:
+                key = (row.row.group, repr(row.others), one.goal)
+                single.setdefault(key, []).append(one.throughput_pps)
 
     def beside(row: MeasuredPoint, one: PointResult) -> PointResult:
-        alone = single.get((row.row.group, repr(row.others), one.goal))
-        if not alone or not row.chains or one.goal == "fixed":
+        alone = median(single.get((row.row.group, repr(row.others), one.goal), [0.0]))
+        if not alone or not row.chains or one.at_load:
             return one
         return replace(one, best_case_pps=best_case(alone, row.chains))
 
@@ -161,9 +168,9 @@ def of_groups(
 
 
 def _sections(name: str, group: Group, rows: Sequence[MeasuredPoint]) -> Iterator[Section]:
-    goals = list(dict.fromkeys(one.goal for row in rows for one in row.results))
-    for goal in goals:
-        throughput = goal != "fixed"
+    goals = {one.goal: one.at_load for row in rows for one in row.results}
+    for goal, at_load in goals.items():
+        throughput = not at_load
         shown = scale(rows, goal) if throughput else delays(rows, goal)
         axes = Axes("VNFs", "kpps" if throughput else "mean latency, us", log_y=True)
         if any(len(one.points) > 1 for one in shown):
@@ -207,14 +214,19 @@ def _by_setting(
     figure: Callable[[PointResult], float | None],
     factor: float = 1e-3,
 ) -> dict[str, tuple[tuple[float, float], ...]]:
-    """Points by what was set apart from the number of chains; what is nought has no logarithm."""
-    curves: dict[str, list[tuple[float, float]]] = {}
+    """Points by what was set apart from the number of chains, each the median of its repetitions;
+    what is nought has no logarithm."""
+    curves: dict[str, dict[float, list[float]]] = {}
     for row in rows:
         for one in row.results:
             value = figure(one) or 0.0
             if row.chains is not None and one.goal == goal and value > 0:
-                curves.setdefault(_setting(row), []).append((float(row.chains), value * factor))
-    return {name: tuple(sorted(points)) for name, points in curves.items()}
+                at = curves.setdefault(_setting(row), {})
+                at.setdefault(float(row.chains), []).append(value * factor)
+    return {
+        name: tuple((chains, median(values)) for chains, values in sorted(at.items()))
+        for name, at in curves.items()
+    }
 
 
 def _setting(row: MeasuredPoint) -> str:
@@ -272,7 +284,7 @@ def _reached(points: Sequence[MeasuredPoint]) -> Iterator[Row]:
         for one in point.reached:
             label = one.deployed.chain if several else _label(point)
             verdict = one.verdict or "ok"
-            goal = one.results[0].goal
+            goal = one.goal
             load = one.workload if goal == "max" else f"{one.workload}, {goal}"
             cells: tuple[Cell, ...] = (label, load, str(one.rate), verdict)
             yield Row(cells, doubtful=verdict != "ok")

@@ -44,12 +44,17 @@ def point(chains: int, wait: str, failed: str | None = None) -> PointRow:
     return PointRow(group="g", point=f"g-{chains}-{wait}", values=values, failed=failed)
 
 
-def row(chains: int, wait: str, pps: float, goal: str = "ndr") -> MeasuredPoint:
-    one = PointResult(
-        goal=goal, load_pps=pps, throughput=pps, throughput_pps=pps, loss_ratio=0.0,
-        latency_mean_us=15.0, latency_p99_us=20.0, jitter_us=None, anatomy=PARTS, verdict="ok",
+def row(chains: int, wait: str, *pps: float, goal: str = "ndr") -> MeasuredPoint:
+    """A result for each repetition."""
+    each = (
+        PointResult(
+            goal=goal, load_pps=one, throughput=one, throughput_pps=one, loss_ratio=0.0,
+            latency_mean_us=15.0, latency_p99_us=20.0, jitter_us=None, anatomy=PARTS, verdict="ok",
+            at_load=goal.startswith("fixed"),
+        )
+        for one in pps
     )  # fmt: skip
-    return MeasuredPoint(point(chains, wait), (one,))
+    return MeasuredPoint(point(chains, wait), tuple(each))
 
 
 ROWS = with_best_case([row(1, "poll", 1e6), row(4, "poll", 2e6), row(4, "adaptive", 3e6)])
@@ -75,7 +80,34 @@ def test_additive_line_is_of_the_same_settings() -> None:
 
 def test_no_line_without_one_chain_or_at_a_fixed_load() -> None:
     assert best([row(4, "poll", 25.0)]) == [None]
-    assert best([row(1, "poll", 5.0, "fixed"), row(4, "poll", 5.0, "fixed")]) == [None, None]
+    rows = [row(chains, "poll", 5.0, goal="fixed 5.00 pps") for chains in (1, 4)]
+    assert best(rows) == [None, None]
+
+
+def test_lines_are_medians_of_repetitions() -> None:
+    rows = with_best_case([row(1, "poll", 1e6, 1.1e6, 4e6), row(4, "poll", 2e6, 9e6, 3e6)])
+    assert {one.best_case_pps for row in rows for one in row.results} == {1.1e6, 4.4e6}
+    shown = {one.name: one.points for one in scale(rows, "ndr")}
+    assert shown["wait poll"] == ((1.0, 1.1e3), (4.0, 3e3))
+    assert shown["n x wait poll"] == ((1.0, 1.1e3), (4.0, 4.4e3))
+
+
+def test_loads_are_told_apart_and_the_sum_of_both_ways_stands_alone(tmp_path: Path) -> None:
+    """Each way by itself is no repetition of their sum, nor is another load."""
+    with BundleWriter(tmp_path / "b") as writer:
+        writer.spec("name: x\ngroups: {g: {about: one, spec: {chain: []}}}\n", {})
+        for way, load in (("forward", 1e5), ("reverse", 1e5), ("both", 2e5), ("both", 8e5)):
+            writer.result(Result(
+                chain="g-1", direction=way, repetition=1, execution="rtc", workload="64B",
+                goal="fixed", load_pps=load, throughput_pps=load, throughput_gbps_l1=1,
+                throughput_gbps_l2=1, offered_pps=load, sent_pps=load, received_pps=load,
+                loss_ratio=0, audit=Audit(verdict="ok"),
+            ))  # fmt: skip
+    (tmp_path / "b" / "samples" / "points.json").write_text('[{"group": "g", "point": "g-1"}]')
+    shown = sections(Bundle(tmp_path / "b"))[1]
+    assert [one.cells[1:3] for one in table_rows(shown)] == [
+        ("fixed 2 x 100\u202fkpps", 2e5), ("fixed 2 x 400\u202fkpps", 8e5),
+    ]  # fmt: skip
 
 
 def test_nothing_received_is_not_on_a_logarithmic_axis() -> None:
