@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pydantic import Field, computed_field
 
-from headrace.analyse.units import pps
+from headrace.analyse.units import percent, pps
 from headrace.record.estimates import Capacity
 from headrace.record.frozen import Record
 from headrace.record.identity import Origin
@@ -201,6 +201,20 @@ def _summary(group: list[Result]) -> Summary:
         disagree=(throughput.relative or 0.0) > AGREE_RATIO,
         results=tuple(used),
     )
+
+
+def agreement(results: Iterable[Result]) -> list[str]:
+    """Says of each figure that was repeated whether its repetitions agree, as its table has it."""
+    packets = [one for one in results if one.change is None and one.operated is None]
+    return [
+        f"{' / '.join((s.key.chain, s.key.execution, s.key.workload, s.key.direction))} / "
+        f"{s.key.goal_text}: {s.throughput_pps.n} repetitions "
+        f"{'do not agree' if s.disagree else 'agree'} within {AGREE_RATIO:.0%} "
+        f"(median {pps(s.throughput_pps.median, 4)}, "
+        f"spread {percent(s.throughput_pps.relative, 2)})"
+        for s in summarise(packets)
+        if s.throughput_pps.relative is not None
+    ]
 
 
 def functions_cycles(result: Result) -> float | None:

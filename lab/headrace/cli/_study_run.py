@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from headrace.analyse.claims import check_claims, tally
+from headrace.analyse.summary import agreement
 from headrace.analyse.units import plural
 from headrace.cli import _claims as claimed
 from headrace.cli import _groups as groups
@@ -26,7 +27,6 @@ from headrace.host.programs import shipped
 from headrace.host.settle import settle
 from headrace.measure.estimate import deployments, study_s
 from headrace.measure.progress import Progress
-from headrace.measure.results import agreement
 from headrace.record.again import document_of
 from headrace.record.bundle import Bundle, check_new
 from headrace.record.chaos import CHAOS

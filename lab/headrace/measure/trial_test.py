@@ -19,7 +19,6 @@ from headrace.engine.reading import Reading
 from headrace.engine.verify import ended_as_told, stood_still
 from headrace.ground.contract import Deployed, Offer, Point
 from headrace.measure.doubts import unrefused
-from headrace.measure.results import agreement, result
 from headrace.measure.trial import trial
 from headrace.record.facts import Observation
 from headrace.record.figures import LatencyFloor
@@ -477,15 +476,6 @@ def test_maximum_rate_without_loss_is_the_generators() -> None:
     assert unrefused(lossless.audit, 0, 1000).verdict == "generator-bound"
     lossy = simple(LINKS, load_pps=0.0)
     assert unrefused(lossy.audit, lossy.lost, lossy.sent).verdict == "ok"
-
-
-def test_repetitions_agree_or_it_is_said() -> None:
-    one = result(simple(LINKS), "ndr")
-    close = one.model_copy(update={"throughput_pps": 1000.0})
-    far = one.model_copy(update={"throughput_pps": 1100.0})
-    assert agreement([one]) == []
-    assert "2 repetitions agree within 5%" in agreement([one, close])[0]
-    assert "do not agree" in agreement([one, far])[0]
 
 
 @pytest.mark.parametrize(
