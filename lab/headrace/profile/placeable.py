@@ -246,7 +246,9 @@ class Placeable:
             rate_pps=demand.rate,
             within_ns=None if demand.latency is None else round(demand.latency * 1e9),
             functions=tuple(
-                self._function(node.name, self.home.functions[node.nf], demand, sets, cycles)
+                self._function(
+                    node.name, self.home.cost_of(node.nf, node.params), demand, sets, cycles
+                )
                 for node in one.nodes
             ),
             doors=tuple(self._doors(one, demand)),

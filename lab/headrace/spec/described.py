@@ -7,7 +7,7 @@ Cycles are those of its core clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,6 +21,7 @@ from headrace.spec.document import Document
 from headrace.spec.invalid import explain
 
 CLOCK_MHZ_MOST = 100_000
+DELAY = "delay"  # the function whose cost a spec says (engine/nf/delay)
 SourceKind = Literal["measured", "data-sheet", "published", "fitted", "assumed"]
 
 
@@ -256,6 +257,17 @@ class DescribedServer(Spec):
     def domain_of(self, level: MemoryLevel, cpu: int) -> int:
         """Which cache of this level a thread has."""
         return self.core_of(cpu) // level.shared_by
+
+    def cost_of(self, nf: str, params: Mapping[str, Any]) -> DescribedFunction:
+        """What a function with these parameters takes. `delay` takes as many cycles as it is told
+        to, beside what it takes when told nothing."""
+        cost, told = self.functions[nf], params.get("cycles", 0)
+        if nf != DELAY or not isinstance(told, int | float) or not told:
+            return cost
+        base, value = cost.base, cost.base.value + told
+        spread = base.spread * base.value / value  # of the part that is not told
+        base = base.model_copy(update={"value": value, "spread": spread})
+        return cost.model_copy(update={"base": base})
 
 
 def figures_of(model: Spec, at: str = "") -> Iterator[tuple[str, Sourced]]:

@@ -161,7 +161,7 @@ def with_costs_of(
     experiment: Experiment, home: DescribedServer
 ) -> Iterator[tuple[Node, DescribedFunction]]:
     for node in experiment.nodes:
-        yield node, home.functions[node.nf]
+        yield node, home.cost_of(node.nf, node.params)
 
 
 def _sets(

@@ -10,7 +10,7 @@ from headrace.ground.operated_check import check_operable
 from headrace.ground.simulated.entries import ranks
 from headrace.layout.latency import BURST
 from headrace.spec.deployment import Deployment
-from headrace.spec.described import DescribedServer
+from headrace.spec.described import DELAY, DescribedServer
 from headrace.spec.document import Document, PathKey
 from headrace.spec.hosting import Hosting
 from headrace.spec.study import Experiment
@@ -123,5 +123,10 @@ def _without_cost(experiment: Experiment, home: DescribedServer) -> Iterator[Pro
         if node.nf not in home.functions:
             known = ", ".join(sorted(home.functions)) or "none"
             yield path[:-1], f"{node.nf}: server {home.name} has no cost of it; covered: {known}"
+        if node.nf == DELAY:
+            for key in ("touch_bytes", "table_reads"):
+                if node.params.get(key):
+                    what = "nobody has measured what that takes; covered: cycles"
+                    yield (*path[:-1], key), f"{node.name}: {what}"
         if node.to and experiment.hosting.kind != "inline":
             yield path[:-1], f"{node.name} has branches, hosted; covered: inline"

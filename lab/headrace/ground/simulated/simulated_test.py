@@ -67,6 +67,42 @@ def test_the_busiest_lcore_sets_what_is_carried(
     assert rate == pytest.approx(1e9 / cycles) and place == narrowest
 
 
+@pytest.mark.parametrize(("execution", "more"), [("rtc", 3000), ("pipeline", 3000)])
+def test_a_delay_takes_as_many_cycles_as_it_is_told_to(
+    tmp_path: Path, execution: str, more: float
+) -> None:
+    """Its own share of the costs may be off, what it is told may not."""
+    text = SERVER.replace("  lb:", "  delay:", 1)
+    described = server(tmp_path, text)
+    rates = {}
+    for cycles in (0, more):
+        chain = f"[acl, {{delay: {{cycles: {cycles}}}}}]".replace("{", "{{").replace("}", "}}")
+        study = STUDY.replace("[acl, lb]", chain)
+        for corner in (-1.0, 0.0, 1.0):
+            doc = document.parse(study.format(execution=execution, chain="[1, 2]"), Path("d.yaml"))
+            [one] = expand(doc)
+            placement = place(
+                one, doc, list(described.cpus), Topology(lambda cpu: [cpu], lambda cpu: 0)
+            )
+            count = counted(described, one, doc)
+            layout = priced(described, described, one, placement, count, corner)
+            rates[cycles, corner] = layout.capacity()[0]
+    lcores = 2 if execution == "rtc" else 1  # replicas; of a pipeline the delay has one
+    for corner in (-1.0, 0.0, 1.0):
+        each = [lcores * 1e9 / rates[cycles, corner] for cycles in (0, more)]
+        assert each[1] - each[0] == pytest.approx(more, rel=0.03)
+
+
+def test_what_a_delay_does_beside_waiting_is_refused(tmp_path: Path) -> None:
+    described = server(tmp_path, SERVER.replace("  lb:", "  delay:", 1))
+    chain = "[acl, {delay: {cycles: 100, table_reads: 2, table_bytes: 64}}]"
+    text = STUDY.format(execution="rtc", chain="[1]").replace("[acl, lb]", chain)
+    doc = document.parse(text, Path("d.yaml"))
+    [one] = expand(doc)
+    with pytest.raises(BadInput, match="table_reads: cannot predict: delay: nobody has measured"):
+        check_covered(one, doc, described, described)
+
+
 def test_a_source_makes_what_its_lcore_has_left(tmp_path: Path) -> None:
     """Lcore 0 makes packets in 30 cycles and takes them back in 30; the chain carries 1 in 150."""
     one_lcore = STUDY.replace("traffic: [0, 7]", "traffic: [0]")
