@@ -25,7 +25,7 @@ from headrace.engine.reading import Reading, WayTraffic, Wires, flow
 from headrace.record.counters import Counters
 from headrace.record.facts import Facts, Observation
 from headrace.record.figures import L1_OVERHEAD_BYTES, Figures, LatencyFloor
-from headrace.record.latency import latency, merged, pdv
+from headrace.record.latency import latency, merged, pdv_of_ways
 from headrace.record.segments import Segment
 from headrace.record.slices import Sliced
 
@@ -172,7 +172,7 @@ def _times(sinks: list[SinkCounts]) -> dict[str, Any]:
     delay = latency(combined)
     return {
         "latency_ns": delay,
-        "pdv_ns": pdv(delay),
+        "pdv_ns": pdv_of_ways([sink.latency for sink in sinks]),
         "ipdv_ns_mean": _ipdv(sinks),
         "latency_hdr": combined.hdr if delay is not None else None,
     }

@@ -119,7 +119,9 @@ def _gauge(name: str, text: str, value: float) -> Metric:
 
 def _bounds(scene: Scene) -> Metric:
     family = GaugeMetricFamily(
-        "headrace_search_bound_pps", "The search's bounds so far.", labels=["goal", "bound"]
+        "headrace_search_bound_pps",
+        "The search's bounds so far, each way.",
+        labels=["goal", "bound"],
     )
     for goal, ends in scene.bounds.items():
         for bound, value in zip(("lower", "upper"), ends, strict=True):

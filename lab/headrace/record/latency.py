@@ -90,9 +90,14 @@ def recorded(histogram: HdrHistogram) -> tuple[NDArray[np.int64], NDArray[np.int
 
 def percentiles(histogram: HdrHistogram, quantiles: Sequence[float]) -> list[float]:
     """The value, ns, that this share of the packets does not exceed, as the library rounds it."""
+    return _percentiles(*recorded(histogram), quantiles)
+
+
+def _percentiles(
+    values: NDArray[np.int64], counts: NDArray[np.int64], quantiles: Sequence[float]
+) -> list[float]:
     import numpy as np
 
-    values, counts = recorded(histogram)
     reached = np.cumsum(counts)
     wanted = np.maximum((np.asarray(quantiles) * reached[-1] + 0.5).astype(np.int64), 1)
     return [float(value) for value in values[np.searchsorted(reached, wanted)]]
@@ -116,3 +121,23 @@ def pdv(latencies: LatencyNs | None) -> PdvNs | None:
     if latencies is None:
         return None
     return PdvNs(p50=latencies.p50 - latencies.min, p99=latencies.p99 - latencies.min)
+
+
+def pdv_of_ways(several: Sequence[Histogram]) -> PdvNs | None:
+    """Of several directions together: each is a stream of its own, and its delays are held against
+    its own smallest one. What the ways differ by all the time is no variation."""
+    known = [(decode(one.hdr), one) for one in several]
+    streams = [(histogram, one) for histogram, one in known if histogram is not None]
+    if len(streams) < 2:
+        return pdv(latency(streams[0][1])) if streams else None
+    import numpy as np
+
+    values, counts = [], []
+    for histogram, one in streams:
+        delays, packets = recorded(histogram)
+        # A bucket's value is its upper end, which may lie beyond the largest value seen.
+        values.append(np.clip(delays, one.min_ns, one.max_ns) - one.min_ns)
+        counts.append(packets)
+    variation, order = np.concatenate(values), np.argsort(np.concatenate(values))
+    p50, p99 = _percentiles(variation[order], np.concatenate(counts)[order], (0.5, 0.99))
+    return PdvNs(p50=p50, p99=p99)

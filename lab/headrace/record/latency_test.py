@@ -7,7 +7,16 @@ from hdrh.histogram import HdrHistogram
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.record.latency import decode, percentiles, recorded
+from headrace.record.latency import (
+    Histogram,
+    decode,
+    latency,
+    merged,
+    pdv,
+    pdv_of_ways,
+    percentiles,
+    recorded,
+)
 
 TIMES = st.lists(st.integers(1, 3_000_000_000), min_size=1, max_size=60)
 
@@ -39,3 +48,31 @@ def test_percentiles_are_the_librarys(times: list[int], quantiles: list[float]) 
     assert percentiles(histogram, quantiles) == [
         histogram.get_value_at_percentile(100 * q) for q in quantiles
     ]
+
+
+def stream(times: list[int]) -> Histogram:
+    return Histogram(
+        hdr=taken(times).encode().decode(), count=len(times), min_ns=min(times), max_ns=max(times),
+        mean_ns=sum(times) / len(times),
+    )  # fmt: skip
+
+
+def test_a_longer_way_back_is_no_variation() -> None:
+    """Two microseconds there and fifty back, each always the same: RFC 5481's smallest delay is a
+    stream's own."""
+    there, back = stream([2000] * 100), stream([50_000] * 100)
+    both = pdv_of_ways([there, back])
+    assert both is not None and (both.p50, both.p99) == (0, 0)
+    together = pdv(latency(merged([there, back])))
+    assert together is not None and together.p99 > 40_000  # what the sum of both said
+
+
+@settings(max_examples=20, deadline=None)
+@given(TIMES, TIMES)
+def test_variation_of_two_ways_is_within_that_of_each(one: list[int], other: list[int]) -> None:
+    each = [pdv_of_ways([stream(times)]) for times in (one, other)]
+    both = pdv_of_ways([stream(one), stream(other)])
+    assert both is not None and None not in each
+    assert each[0] == pdv(latency(stream(one)))
+    low, high = sorted(p.p99 for p in each if p is not None)
+    assert low <= both.p99 <= high

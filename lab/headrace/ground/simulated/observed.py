@@ -86,14 +86,17 @@ def _observation(
     wanted = sum(trial.load.wanted_pps or one.sent_pps for one in ways.values())
     delays = [one.delays for one in ways.values()]
     known = [one for one in delays if one is not None]
-    delay = latency_of(np.concatenate(known)) if len(known) == len(delays) else None
+    all_known = len(known) == len(delays) and all(len(one) for one in known)
+    delay = latency_of(np.concatenate(known)) if all_known else None
+    # Each way is a stream of its own (RFC 5481): what they differ by all the time is no variation.
+    beyond = latency_of(np.concatenate([one - one.min() for one in known])) if all_known else None
     figures = Figures(
         load_pps=wanted,
         **_rates(packets, seconds, experiment.frame.mean_bytes),
         offered_pps=wanted,
         loss_ratio=lost / packets.sent if packets.sent else 0.0,
         latency_ns=delay,
-        pdv_ns=pdv(delay),
+        pdv_ns=pdv(beyond),
         ground="predicted",
         intended=round(wanted * seconds),
         lost=lost,
