@@ -676,3 +676,22 @@ def test_a_sink_is_no_part_of_the_chain() -> None:
     assert max(width["generator"], width["sink"]) < width["chain"]
     assert "The tester is narrower" in drawn.headline
     assert any(r.startswith("The chain's narrowest part is acl+lb+l3fwd") for r in drawn.reasons)
+
+
+def test_an_interval_is_not_that_of_one_repetition() -> None:
+    """The first has undisturbed slices, in which it was slow, and the second has none: "can carry
+    13.5 Mpps (5.65 Mpps to 6.10 Mpps)" was said of both."""
+    slow = Interval(value=5.8 * MPPS, low=5.65 * MPPS, high=6.1 * MPPS)
+    one = PartCapacity(
+        name="acl+lb+l3fwd", role="chain", cpus=(2,), pps=slow, tsc_hz=TSC_HZ, clock_hz=TSC_HZ,
+        cycles_per_packet=Interval(value=400, low=390, high=410), quiet_share=0.5, slices=43,
+        at_limit=True,
+    )  # fmt: skip
+    capacity = Capacity(parts=(one,), narrowest=one.name, pps=slow, trials=1)
+    first, second = repeated(6 * MPPS, 13.5 * MPPS)
+    drawn = pipe_of([first.model_copy(update={"capacity": capacity}), second], [])
+    part = drawn.part("acl+lb+l3fwd")
+    assert part.sampled is None and (part.capacity_pps or 0.0) >= 13.5 * MPPS
+    assert not any("6.10" in text for text in (drawn.headline, *drawn.reasons))
+    both = [one.model_copy(update={"capacity": capacity}) for one in (first, second)]
+    assert pipe_of(both, []).part("acl+lb+l3fwd").sampled is not None

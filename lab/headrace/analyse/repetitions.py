@@ -101,8 +101,9 @@ def _join(parts: Sequence[Part], proof_pps: float) -> Part:
     if len(sampled) == len(ran):
         middle = median_low(sampled, key=lambda one: one.pps.value)
         again = {"sampled": middle, "capacity_pps": middle.pps.value}
-    else:
-        again = {"capacity_pps": None if capacity is None else max(capacity, proof_pps)}
+    else:  # the interval of those that have one is not of the others
+        proven = None if capacity is None else max(capacity, proof_pps)
+        again = {"sampled": None, "capacity_pps": proven}
     return ran[0].model_copy(
         update={
             "costs": costs,
