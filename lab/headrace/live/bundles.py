@@ -14,15 +14,22 @@ from headrace.record.verdict import VERDICTS, Verdict, worst
 
 REPORT = "report.html"
 
-# One row per figure: the repetitions of a result together, as a bundle's report has them. A word
-# is looked for in all that names a result.
+# One row per figure: the repetitions of a result together, as a bundle's report has them: what
+# measured nothing is left out where anything did. A word is looked for in all that names a result.
 _FIGURES = """
-SELECT bundle, chain, workload, direction, execution, goal,
-       CASE WHEN goal = 'fixed' THEN load_pps END AS load,
+WITH own AS (
+    SELECT *, CASE WHEN goal = 'fixed' THEN load_pps END AS load,
+           bool_and(audit.verdict = 'invalid') OVER (
+               PARTITION BY bundle, chain, workload, direction, execution, goal,
+                            CASE WHEN goal = 'fixed' THEN load_pps END) AS all_invalid
+    FROM results
+    WHERE ground = 'measured'
+)
+SELECT bundle, chain, workload, direction, execution, goal, load,
        median(throughput_pps), min(throughput_pps), max(throughput_pps),
        median(loss_ratio), median(latency_ns.p99), list(DISTINCT audit.verdict), count(*)
-FROM results
-WHERE ground = 'measured'
+FROM own
+WHERE all_invalid OR audit.verdict <> 'invalid'
 GROUP BY ALL
 HAVING {words}
 ORDER BY ALL
