@@ -209,21 +209,32 @@ def _trial_of(number: int, r: Result) -> tuple[object, ...]:
 
 
 def _calibration(results: Iterable[Result]) -> Rows:
-    measured = list(results)
-    known = [r.calibration for r in measured if r.calibration is not None]
+    """Each workload has a floor of its own: longer packets take longer."""
+    known: dict[str, list[Result]] = {}
+    for r in results:
+        if r.calibration is not None:
+            known.setdefault(r.workload, []).append(r)
     if not known:
         return (("latency floor", "not calibrated"),)
-    c = known[0]
+    rows = []
+    for workload, measured in known.items():
+        of = f", {workload}" if len(known) > 1 else ""
+        rows += [(f"{name}{of}", text) for name, text in _calibrated(measured)]
+    return tuple(rows)
+
+
+def _calibrated(measured: Sequence[Result]) -> Iterator[tuple[str, str]]:
+    c = measured[0].calibration
+    assert c is not None
     below = any(r.below_floor for r in measured)
     doubt = ", above a latency that was measured: its calibration was disturbed" if below else ""
-    rows = [("latency floor (median)", ns(c.floor_ns) + doubt)]
+    yield "latency floor (median)", ns(c.floor_ns) + doubt
     if c.floor_p99_ns is not None:
-        rows.append(("latency floor (p99)", ns(c.floor_p99_ns)))
+        yield "latency floor (p99)", ns(c.floor_p99_ns)
     if c.clock_read_cycles is not None:
-        rows.append(("reading the clock", f"{significant(c.clock_read_cycles)} cycles"))
+        yield "reading the clock", f"{significant(c.clock_read_cycles)} cycles"
     if c.clock_error_ppm is not None:
-        rows.append(("clock error", f"{significant(c.clock_error_ppm, 2)} ppm"))
-    return tuple(rows)
+        yield "clock error", f"{significant(c.clock_error_ppm, 2)} ppm"
 
 
 def _environment(e: Environment) -> Iterator[Block]:
