@@ -19,13 +19,15 @@ PACKETS = "packets/s"
 
 def with_run(point: CampaignPoint, bundle: str, results: Sequence[Result]) -> CampaignPoint:
     """The point with one more run. Its figure is that of the study's first workload and goal, of
-    both directions together; repetitions that are no measurement of the chain have none."""
+    both directions together; repetitions that are no measurement of the chain have none, nor have
+    those of whose search no load met the goal."""
     if not results:
         return point.model_copy(update={"failed": f"{bundle} has no results"})
     whole = [r for r in results if r.direction == "both"] or list(results)
     asked = key_of(whole[0]).asked
     same = [r for r in whole if key_of(r).asked == asked]
-    valid = [r for r in same if r.audit.verdict != "invalid"]
+    unmet = [r for r in same if r.bounds is not None and r.bounds.lower_pps is None]
+    valid = [r for r in same if r.audit.verdict != "invalid" and r not in unmet]
     verdicts = [r.audit.verdict for r in same]
     verdict = worst(verdicts if point.verdict is None else [point.verdict, *verdicts])
     runs = (*point.runs, tuple(map(_figure, valid)))

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from headrace.analyse.campaign import halved, next_runs, ranked, with_run
 from headrace.record.campaign import CampaignPoint, CampaignRule
-from headrace.record.rows import Result
+from headrace.record.rows import Bounds, Result
 from headrace.record.verdict import Audit, Verdict
 
 
@@ -80,3 +80,12 @@ def test_a_figure_of_the_generator_is_a_lower_bound(measured: Result) -> None:
         assert first.at_least is at_least
         again = measured.model_copy(update={"goal": goal, "audit": Audit(verdict="ok")})
         assert with_run(first, "a-2", [again]).at_least is at_least
+
+
+def test_what_no_load_met_has_no_figure(measured: Result) -> None:
+    """The trial at the lowest load lost more than the goal allows: it is no rate of the point."""
+    none = Bounds(lower_pps=None, upper_pps=2e4, stopped_by="min-load")
+    unmet = measured.model_copy(update={"bounds": none, "throughput_pps": 1.9e4})
+    alone = with_run(point("a"), "b", [unmet])
+    assert alone.median is None and alone.runs == ((),)
+    assert with_run(alone, "c", [measured]).median == measured.throughput_pps

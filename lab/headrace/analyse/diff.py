@@ -172,8 +172,11 @@ def _usable(metric: str, a: Summary, b: Summary) -> bool:
     """A rate that the generator set is the generator's, and so are the load at which latency, loss
     and cycles were measured: a chain that waits for its generator finds few packets a poll, out of
     another core's hands, and pays up to three times as much for each (docs/design/handover.md). Of
-    a fixed load these may be compared where both were made as asked."""
+    a fixed load these may be compared where both were made as asked. Where no load met the goal
+    there is no figure at all."""
     verdicts = {a.verdict, b.verdict}
+    if a.unmet_pps is not None or b.unmet_pps is not None:
+        return False
     return "invalid" not in verdicts and "generator-bound" not in verdicts
 
 

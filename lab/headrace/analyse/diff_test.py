@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.analyse.diff import Diff, MetricChange, Significance, diff, permutation_p
-from headrace.analyse.summary import ResultKey
+from headrace.analyse.diff import Diff, MetricChange, Significance, compare, diff, permutation_p
+from headrace.analyse.summary import ResultKey, summarise
 from headrace.record.bundle import Bundle
+from headrace.record.rows import Bounds
 from headrace.record.testdata import make_bundle
 
 
@@ -49,6 +50,18 @@ def test_an_untrusted_rate_is_not_compared(compared: Diff) -> None:
     # Nor what was measured at that rate: a chain that waits for its generator pays more a packet.
     assert change(compared, "rtc x 3", "cycles acl").significance == "not-trusted"
     assert change(compared, "rtc x 3", "latency p99").significance == "not-trusted"
+
+
+def test_a_goal_that_no_load_met_is_not_compared(bundle_path: Path) -> None:
+    """What its last trial let through is no figure; a report has `<` there."""
+    none = Bounds(lower_pps=None, upper_pps=2e4, stopped_by="min-load")
+    [one] = [s for s in summarise(Bundle(bundle_path).results()) if s.key.execution == "rtc"][:1]
+    unmet = one.model_copy(
+        update={"results": tuple(r.model_copy(update={"bounds": none}) for r in one.results)}
+    )
+    assert unmet.unmet_pps == 2e4
+    for pair in ((one, unmet), (unmet, one)):
+        assert {c.significance for c in compare(*pair).changes} == {"not-trusted"}
 
 
 def test_what_surrounds_the_results_is_compared(compared: Diff) -> None:
