@@ -124,8 +124,8 @@ def pdv(latencies: LatencyNs | None) -> PdvNs | None:
 
 
 def pdv_of_ways(several: Sequence[Histogram]) -> PdvNs | None:
-    """Of several directions together: each is a stream of its own, and its delays are held against
-    its own smallest one. What the ways differ by all the time is no variation."""
+    """Takes several directions together: each is a stream of its own, and its delays are held
+    against its own smallest one. What the ways differ by all the time is no variation."""
     known = [(decode(one.hdr), one) for one in several]
     streams = [(histogram, one) for histogram, one in known if histogram is not None]
     if len(streams) < 2:
