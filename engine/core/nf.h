@@ -77,13 +77,16 @@ enum nf_category {
 	NF_GENERAL,
 };
 
-/* What the key of an NF's state is; decides how its flows may be steered. */
+/*
+ * What the key of an NF's state is; decides how its flows may be steered: in an elastic segment by bucket,
+ * which is of the tuple's hash, or, with an NF that keeps by address, of that address'.
+ */
 enum nf_state_key {
 	NF_STATELESS,
 	NF_STATE_FLOW,      /* per 5-tuple, both directions to one worker */
-	NF_STATE_SRC,
-	NF_STATE_DST,
-	NF_STATE_GLOBAL,
+	NF_STATE_SRC,       /* per source address; of what comes in reverse, destination address */
+	NF_STATE_DST,       /* the other way round */
+	NF_STATE_GLOBAL,    /* of all packets */
 };
 
 struct nf;
@@ -212,7 +215,7 @@ struct nf_ops {
 	bool marks_mbuf;    /* process writes the mbuf's own fields, were it only for a while */
 	/*
 	 * It may be in an elastic segment: what it keeps of packets is kept by nf_worker.owners' buckets, or
-	 * it keeps nothing.
+	 * it keeps nothing, or (NF_STATE_GLOBAL) its workers share what they keep.
 	 */
 	bool elastic;
 	const struct nf_keeps *keeps; /* NULL: nothing of its state is kept */

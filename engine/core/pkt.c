@@ -243,3 +243,19 @@ uint32_t pkt_flow_hash(const struct rte_mbuf *m)
 	}
 	return 1;
 }
+
+uint32_t pkt_address_hash(const struct rte_mbuf *m, bool destination)
+{
+	if (likely(pkt_is_ipv4(m))) {
+		const struct rte_ipv4_hdr *ip = pkt_l3_hdr(m);
+
+		return rte_hash_crc_4byte(destination ? ip->dst_addr : ip->src_addr, 1);
+	}
+	if (pkt_is_ipv6(m)) {
+		uint64_t w[2];
+
+		rte_memcpy(w, (const uint8_t *)pkt_l3_hdr(m) + (destination ? 24 : 8), sizeof(w));
+		return rte_hash_crc_8byte(w[1], rte_hash_crc_8byte(w[0], 1));
+	}
+	return pkt_flow_hash(m);
+}

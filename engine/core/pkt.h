@@ -137,6 +137,9 @@ uint8_t pkt_ipv6_proto(const struct rte_mbuf *m);
 /* Symmetric over (src, dst) and (sport, dport); fragments by addresses only. Never 0 for IP. */
 uint32_t pkt_flow_hash(const struct rte_mbuf *m);
 
+/* Of its source address alone, or its destination; of what is not IP as pkt_flow_hash. */
+uint32_t pkt_address_hash(const struct rte_mbuf *m, bool destination);
+
 /*
  * RFC 1624 eqn. 3: the checksum after a 16-bit word changed from old to new.
  * All in network byte order.

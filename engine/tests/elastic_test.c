@@ -4,6 +4,7 @@
  * whose buckets move at random while packets are under way: what becomes of each packet must be the same, to
  * the byte, and so must be what functions count. Time stands still but for steps, so that flows end alike.
  */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,6 +16,7 @@
 
 #include "core/setup/elastic_move.h"
 #include "core/setup/engine.h"
+#include "elastic_by_address.h"
 #include "elastic_traffic.h"
 #include "test_eal.h"
 #include "virtual_tsc.h"
@@ -131,7 +133,7 @@ LINK_REGISTER(mem_ops)
 #define PLAN                                                                                       \
 	"{\"engine\":{\"hugepages\":false,\"mbufs\":8191},\"links\":{\"outward\":" MEM ",\"answers\":" MEM \
 	",\"left\":" MEM ",\"back\":" MEM ",\"wire\":" RING ",\"in\":" RING ",\"away\":" RING       \
-	",\"home\":" RING "},\"nfs\":{"                                                            \
+	",\"home\":" RING "},\"nfs\":{\"first\":{\"type\":\"%s\"},"                                 \
 	"\"acl\":{\"type\":\"acl\",\"params\":{\"rules\":[{\"action\":\"deny\",\"dport\":[6]},"      \
 	"{\"action\":\"permit\"}]}},"                                                              \
 	"\"nat\":{\"type\":\"nat\",\"params\":{\"seed\":1,\"pool\":[\"192.0.2.1\",\"192.0.2.2\"],"  \
@@ -150,13 +152,17 @@ LINK_REGISTER(mem_ops)
 	"\"direction\":\"reverse\"},{\"link\":\"away\",\"to\":\"link:left\"},"                     \
 	"{\"link\":\"home\",\"to\":\"link:back\"}]},"                                              \
 	"{\"name\":\"chain\",\"elastic\":4,\"cpus\":%s,\"burst\":%u,\"inputs\":["                  \
-	"{\"link\":\"wire\",\"to\":\"acl\"},{\"link\":\"in\",\"to\":\"mon\",\"direction\":"         \
+	"{\"link\":\"wire\",\"to\":\"first\"},{\"link\":\"in\",\"to\":\"mon\",\"direction\":"       \
 	"\"reverse\"}],\"nodes\":{"                                                                \
-	"\"acl\":{\"forward\":{\"pass\":\"nat\"},\"reverse\":{\"pass\":\"link:home\"}},"           \
+	"\"first\":{\"forward\":{\"out\":\"acl\"},\"reverse\":{\"out\":\"link:home\"}},"           \
+	"\"acl\":{\"forward\":{\"pass\":\"nat\"},\"reverse\":{\"pass\":\"first\"}},"               \
 	"\"nat\":{\"forward\":{\"out\":\"fw\"},\"reverse\":{\"out\":\"acl\"}},"                    \
 	"\"fw\":{\"forward\":{\"pass\":\"lb\"},\"reverse\":{\"pass\":\"nat\"}},"                   \
 	"\"lb\":{\"forward\":{\"out\":\"mon\"},\"reverse\":{\"out\":\"fw\"}},"                     \
 	"\"mon\":{\"forward\":{\"out\":\"link:away\"},\"reverse\":{\"out\":\"lb\"}}}}]}"
+
+/* The first function: what it keeps is by flow, or by an address. */
+static const char *first_function = "null";
 
 static json_t *plan_json(unsigned int replicas, unsigned int burst)
 {
@@ -164,7 +170,7 @@ static json_t *plan_json(unsigned int replicas, unsigned int burst)
 	char text[4096];
 	json_t *json;
 
-	snprintf(text, sizeof(text), PLAN, cpus[replicas - 1], burst);
+	snprintf(text, sizeof(text), PLAN, first_function, cpus[replicas - 1], burst);
 	json = json_loads(text, 0, NULL);
 	must(json, "the plan is not JSON");
 	return json;
@@ -422,9 +428,75 @@ static void test_same_fates(void **state)
 	json_decref(json);
 }
 
+/* Each address once, however many flows it has: all have one bucket, and its state moves with that. */
+static void test_by_address(void **state)
+{
+	static const char *const types[] = {"by-src", "by-dst"};
+
+	(void)state;
+	for (unsigned int i = 0; i < RTE_DIM(types); i++) {
+		struct outcome one = {0}, many = {0};
+		json_t *json;
+		struct err err = {0};
+		struct plan *plan;
+
+		first_function = types[i];
+		json = plan_json(1, 32);
+		assert_int_equal(plan_parse(json, &plan, &err), 0);
+		traffic_open(&traffic, 5);
+		recording = true;
+		run(&one, false, 1, 32);
+		recording = false;
+		run(&many, true, 7, 32);
+		compare(&one, &many);
+		compare_counters(plan, &one, &many);
+		assert_int_equal(counted(plan, &many, "first", "addresses"), by_address_known(i));
+		print_message("%s: %zu addresses, %lu packets beyond what each may send\n", types[i],
+			      by_address_known(i), many.dropped[0][0]);
+		assert_true(by_address_known(i) > (i ? 20 : 2000) && many.dropped[0][0] > 1000);
+		outcome_free(&one);
+		outcome_free(&many);
+		traffic_close(&traffic);
+		plan_free(plan);
+		json_decref(json);
+	}
+	first_function = "null";
+}
+
+static void refused(const char *type, const char *key, const char *why)
+{
+	json_t *json;
+	struct plan *plan = NULL;
+	struct err err = {0};
+
+	first_function = type;
+	json = plan_json(1, 32);
+	if (key)
+		json_object_set_new(json_object_get(json_object_get(json, "nfs"), "mon"), "type",
+				    json_string(key));
+	if (key)
+		json_object_del(json_object_get(json_object_get(json, "nfs"), "mon"), "params");
+	assert_int_equal(plan_parse(json, &plan, &err), -EINVAL);
+	if (!strstr(err.msg, why))
+		fail_msg("%s: %s", err.path, err.msg);
+	json_decref(json);
+	first_function = "null";
+}
+
+static void test_who_cannot(void **state)
+{
+	(void)state;
+	refused("of-all", NULL, "keeps what is of all packets");
+	refused("by-src", "by-dst", "keeps by destination address, and one before it by source");
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_fates)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_same_fates),
+		cmocka_unit_test(test_by_address),
+		cmocka_unit_test(test_who_cannot),
+	};
 
 	/* Before time stands still, which EAL would wait for. */
 	if (test_eal_start("768") < 0)

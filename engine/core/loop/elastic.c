@@ -35,7 +35,7 @@ static void take_owners(struct elastic_way *way)
 }
 
 struct elastic_way *elastic_way_create(const struct elastic *e, const struct nf *asks,
-				       enum nf_direction direction)
+				       enum nf_state_key by, enum nf_direction direction)
 {
 	struct elastic_way *way = rte_zmalloc("way", sizeof(*way), 2 * RTE_CACHE_LINE_SIZE);
 
@@ -44,6 +44,7 @@ struct elastic_way *elastic_way_create(const struct elastic *e, const struct nf 
 	way->elastic = e;
 	way->asks = asks;
 	way->direction = (uint8_t)direction;
+	way->by = (uint8_t)by;
 	way->seen = atomic_load(&e->generation);
 	take_owners(way);
 	return way;
@@ -67,6 +68,9 @@ static inline uint8_t bucket_of(const struct elastic_way *way, const struct rte_
 
 	if (way->asks && way->asks->ops->bucket_of(way->asks, m, way->direction, &bucket))
 		return bucket;
+	if (unlikely(way->by != NF_STATE_FLOW))
+		return (uint8_t)(pkt_address_hash(m, (way->by == NF_STATE_DST) ^
+							     (way->direction == NF_REVERSE)) >> 24);
 	return (uint8_t)(pkt_flow_hash(m) >> 24);
 }
 

@@ -33,6 +33,7 @@ struct elastic_way {
 	const struct elastic *elastic;
 	const struct nf *asks; /* whose bucket_of is asked; NULL: the tuple's hash tells */
 	uint8_t direction;     /* that its packets take through the segment */
+	uint8_t by;            /* enum nf_state_key: what of a packet tells, where nobody is asked */
 	uint8_t to[PKT_BUCKETS];
 	_Atomic uint32_t seen;     /* the generation that `to` is of */
 	uint32_t first, n;         /* of `waiting`, which goes round */
@@ -46,7 +47,7 @@ struct elastic_way {
 struct elastic *elastic_create(unsigned int replicas, unsigned int running);
 void elastic_free(struct elastic *e);
 struct elastic_way *elastic_way_create(const struct elastic *e, const struct nf *asks,
-				       enum nf_direction direction);
+				       enum nf_state_key by, enum nf_direction direction);
 void elastic_way_free(struct elastic_way *way);
 
 /* Worker lcore. Packets into the outlet's queues, or its waiting place. */

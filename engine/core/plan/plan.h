@@ -137,6 +137,12 @@ int plan_parse(json_t *json, struct plan **plan, struct err *err);
 int plan_load(const char *file, struct plan **plan, struct err *err);
 void plan_free(struct plan *plan);
 
+/*
+ * What the buckets of an elastic segment are of: NF_STATE_FLOW, or the address by which one of its functions
+ * keeps what it keeps.
+ */
+enum nf_state_key plan_buckets_by(const struct plan *p, const struct plan_segment *s);
+
 /* --describe: what this engine understands, as JSON Schema and declarations. */
 json_t *describe(void);
 

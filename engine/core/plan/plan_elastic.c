@@ -72,6 +72,41 @@ static int check_answers(const struct plan *p, const struct plan_segment *s, con
 		       "input in reverse, or a nat before it, whose ports tell the bucket", changes);
 }
 
+enum nf_state_key plan_buckets_by(const struct plan *p, const struct plan_segment *s)
+{
+	for (unsigned int i = 0; i < s->n_nodes; i++) {
+		enum nf_state_key key = p->nfs[s->nodes[i].nf].ops->state_key;
+
+		if (key == NF_STATE_SRC || key == NF_STATE_DST)
+			return key;
+	}
+	return NF_STATE_FLOW;
+}
+
+/* All that functions keep has to be a bucket's, and a packet has one bucket. */
+static int check_keys(const struct plan *p, const struct plan_segment *s, const char *path, struct err *err)
+{
+	static const char *const keys[] = {[NF_STATE_SRC] = "source", [NF_STATE_DST] = "destination"};
+	enum nf_state_key by = plan_buckets_by(p, s);
+
+	for (unsigned int i = 0; i < s->n_nodes; i++) {
+		const struct plan_nf *nf = &p->nfs[s->nodes[i].nf];
+		enum nf_state_key key = nf->ops->state_key;
+
+		if (!nf->ops->elastic)
+			return err_set(err, EINVAL, path,
+				       "elastic, but \"%s\", a %s, keeps what is %s; "
+				       "allowed: functions that keep nothing, or all by flow or address",
+				       nf->name, nf->ops->name,
+				       key == NF_STATE_GLOBAL ? "of all packets" : "not a bucket's");
+		if (by != NF_STATE_FLOW && key != by && (key == NF_STATE_SRC || key == NF_STATE_DST))
+			return err_set(err, EINVAL, path,
+				       "elastic, but \"%s\" keeps by %s address, and one before it by %s; "
+				       "allowed: one of the two", nf->name, keys[key], keys[by]);
+	}
+	return 0;
+}
+
 int plan_check_elastic(const struct plan *p, const struct plan_segment *s, const char *path,
 		       struct err *err)
 {
@@ -88,15 +123,8 @@ int plan_check_elastic(const struct plan *p, const struct plan_segment *s, const
 			       s->steer != STEER_HASH ? "steer even"
 			       : s->parallel.n	      ? "parallel"
 						      : "fastpath");
-	for (unsigned int i = 0; i < s->n_nodes; i++) {
-		const struct plan_nf *nf = &p->nfs[s->nodes[i].nf];
-
-		if (!nf->ops->elastic)
-			return err_set(err, EINVAL, path,
-				       "elastic, but \"%s\", a %s, keeps what is not a bucket's; "
-				       "allowed: functions that keep nothing, or all by flow", nf->name,
-				       nf->ops->name);
-	}
-	rc = check_inputs(p, s, path, err);
+	rc = check_keys(p, s, path, err);
+	if (!rc)
+		rc = check_inputs(p, s, path, err);
 	return rc ? rc : check_answers(p, s, path, err);
 }

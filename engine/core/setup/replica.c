@@ -81,7 +81,8 @@ static int open_way(struct engine *e, struct replica *r, struct outlet *o, struc
 			direction = reader->inputs[i].direction;
 	/* What comes forward begins flows: its tuple tells, and nobody is asked for each packet. */
 	o->way = elastic_way_create(e->elastic[l->reader],
-				    direction == NF_REVERSE ? who_tells(e, reader) : NULL, direction);
+				    direction == NF_REVERSE ? who_tells(e, reader) : NULL,
+				    plan_buckets_by(e->plan, reader), direction);
 	if (!o->way)
 		return err_set(err, ENOMEM, l->name, "out of memory");
 	r->steers = true;
