@@ -222,6 +222,17 @@ def test_killed_vnfs(engine_binary: Path, tmp_path: Path) -> None:
     assert outcome["mbufs_after"] <= outcome["mbufs_before"]
 
 
+def test_killed_vnfs_go_on_with_their_flows(engine_binary: Path, tmp_path: Path) -> None:
+    """A few seconds of what studies/hosting-checkpoints.yaml does for ten minutes."""
+    chain = "[{firewall: {rules: [{action: permit}]}}, {nat: {pool: [203.0.113.1]}}]"
+    hosting = "{kind: process, chains: 3, checkpoint: 100 ms}"
+    (tmp_path / "spec.yaml").write_text(spec(chain, hosting, "execution: rtc"))
+    taken = killed_vnfs(tmp_path, engine_binary, 8, 5000, 3)["taken"]
+    assert taken["restarts"] >= 3 and taken["restored"] > 0 and taken["refused"] == 0
+    assert taken["live"] == taken["restored"] + taken["expired"] + taken["lost"]
+    assert taken["most_at_once"] <= 1024
+
+
 STOPPED = """
 name: stopped
 chain: ['null']

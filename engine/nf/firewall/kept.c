@@ -48,8 +48,8 @@ static bool sound_state(const struct nf_kept *kept, uint8_t proto, bool v6)
 		return proto == IPPROTO_UDP;
 	case TRACK_ICMP:
 		return proto == (v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP);
-	case TRACK_OTHER:
-		return proto != IPPROTO_TCP && proto != IPPROTO_UDP;
+	case TRACK_OTHER: /* also of a flow that began with a fragment */
+		return true;
 	default:
 		return proto == IPPROTO_TCP;
 	}
