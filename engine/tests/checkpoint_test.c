@@ -280,6 +280,33 @@ static void test_lost_and_ended(void **state)
 	free(memory);
 }
 
+/* Flows that no ordinary packet begins: by a first fragment, by ICMPv6 in IPv4 and the other way round. */
+static void test_odd_beginnings(void **state)
+{
+	void *memory = aligned_alloc(4096, MEMORY);
+	struct craft odd[] = {outward(3, false), outward(1, false), outward(0, false), outward(0, true)};
+	struct life old, next;
+
+	(void)state;
+	memset(memory, 0, MEMORY);
+	odd[0].fragment = odd[0].more_fragments = true;
+	odd[1].proto = IPPROTO_SCTP;
+	odd[2].proto = IPPROTO_ICMPV6;
+	odd[3].proto = IPPROTO_ICMP;
+	odd[2].icmp_type = odd[3].icmp_type = 8;
+	old = begin("firewall", "{" PERMIT "}", memory, 0);
+	for (size_t i = 0; i < RTE_DIM(odd); i++)
+		feed(&old, NF_FORWARD, &odd[i]);
+	pass(&old, EVERY_MS + 1);
+	assert_true(flows_in(&old) >= 3);
+	next = begin("firewall", "{" PERMIT "}", memory, old.h->now);
+	assert_int_equal(checkpoint_restored(next.c)->restored, flows_in(&old));
+	assert_int_equal(checkpoint_restored(next.c)->refused, 0);
+	end(&old);
+	end(&next);
+	free(memory);
+}
+
 /* Whatever the one before gave it, a flow lives no longer than this one's timeouts say. */
 static void test_other_timeouts(void **state)
 {
@@ -398,6 +425,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_known_flows_go_on), cmocka_unit_test(test_lost_and_ended),
+		cmocka_unit_test(test_odd_beginnings),
 		cmocka_unit_test(test_other_timeouts),    cmocka_unit_test(test_bounded),
 		cmocka_unit_test(test_what_cannot_be),    cmocka_unit_test(test_who_cannot),
 	};

@@ -340,6 +340,11 @@ void checkpoint_tick(struct checkpoint *c, uint64_t now)
 	c->n.longest_cycles = RTE_MAX(c->n.longest_cycles, took);
 }
 
+uint32_t checkpoint_slots(const struct checkpoint *c)
+{
+	return c->slots;
+}
+
 const struct checkpoint_restored *checkpoint_restored(const struct checkpoint *c)
 {
 	return &c->restored;

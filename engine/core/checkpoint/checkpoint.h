@@ -50,6 +50,8 @@ const void *checkpoint_memory(const struct checkpoint *c);
 /* Worker lcore, at each tick of the segment. */
 void checkpoint_tick(struct checkpoint *c, uint64_t now);
 
+/* Of each flow table. */
+uint32_t checkpoint_slots(const struct checkpoint *c);
 const struct checkpoint_restored *checkpoint_restored(const struct checkpoint *c);
 const struct checkpoint_counts *checkpoint_counts(const struct checkpoint *c);
 json_t *checkpoint_json(const struct checkpoint *c);

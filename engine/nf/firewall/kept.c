@@ -36,7 +36,7 @@ static bool sound_key(const void *key, bool v6)
 	return !memcmp(&made, key, sizeof(*k6));
 }
 
-static bool sound_state(const struct nf_kept *kept, uint8_t proto, bool v6)
+static bool sound_state(const struct nf_kept *kept, uint8_t proto)
 {
 	enum track_state state = FW_STATE(kept->user);
 
@@ -47,7 +47,7 @@ static bool sound_state(const struct nf_kept *kept, uint8_t proto, bool v6)
 	case TRACK_UDP_REPLIED:
 		return proto == IPPROTO_UDP;
 	case TRACK_ICMP:
-		return proto == (v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP);
+		return proto == IPPROTO_ICMP || proto == IPPROTO_ICMPV6;
 	case TRACK_OTHER: /* also of a flow that began with a fragment */
 		return true;
 	default:
@@ -68,7 +68,7 @@ static struct flow *restore(struct nf_worker *w, unsigned int i, const struct nf
 
 	memset(&key, 0, sizeof(key));
 	memcpy(&key, kept->key, v6 ? sizeof(key.v6) : sizeof(key.v4));
-	if (!sound_key(&key, v6) || !sound_state(kept, v6 ? key.v6.proto : key.v4.proto, v6) ||
+	if (!sound_key(&key, v6) || !sound_state(kept, v6 ? key.v6.proto : key.v4.proto) ||
 	    (half_open && *fw->half_open >= fw->half_open_max) || flow_find(fw->flows[i], &key))
 		return NULL;
 	f = flow_insert(fw->flows[i], &key);
