@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,9 @@ PathKey = str | int
 
 # Specs are written by hand. A parser that keeps the line of each value takes minutes for more.
 _SIZE_MAX = 4 << 20
+# Keys of one mapping; `<<` of `<<` could double them without end.
+_KEYS_MAX = 100_000
+_MERGE = "tag:yaml.org,2002:merge"  # `<<`
 
 
 class _Loader(yaml.SafeLoader):
@@ -25,13 +28,21 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key_node, _ in node.value:
+            if key_node.tag == _MERGE:
+                continue
             key = self.construct_object(key_node, deep=True)
-            if key_node.tag != "tag:yaml.org,2002:merge" and key in seen:
+            if key in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"key {key!r} is given twice", key_node.start_mark
                 )
             seen.add(key)
         return super().construct_mapping(node, deep=deep)
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        super().flatten_mapping(node)
+        if len(node.value) > _KEYS_MAX:
+            problem = f"{len(node.value)} keys with `<<`; allowed: {_KEYS_MAX}"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
 
 
 @dataclass(frozen=True)
@@ -151,10 +162,21 @@ def _child(node: yaml.Node, key: PathKey) -> tuple[yaml.Node | None, int | None]
         for key_node, value_node in node.value:
             if key_node.value == str(key):
                 return value_node, key_node.start_mark.line + 1
+        for merged in _merged(node):
+            if (found := _child(merged, key))[0] is not None:
+                return found
     elif isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
         child = node.value[key]
         return child, child.start_mark.line + 1
     return None, None
+
+
+def _merged(node: yaml.MappingNode) -> Iterator[yaml.Node]:
+    """Mappings that it has taken the keys of, by `<<`; the first that has a key counts."""
+    for key_node, value_node in node.value:
+        if key_node.tag == _MERGE:
+            several = isinstance(value_node, yaml.SequenceNode)
+            yield from value_node.value if several else (value_node,)
 
 
 def dotted(path: tuple[PathKey, ...]) -> str:

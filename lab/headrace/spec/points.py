@@ -71,9 +71,12 @@ def points(doc: Document, machine: Machine, wanted: Wanted = Wanted()) -> list[S
 
 def quickly(doc: Document) -> Document:
     """A study without groups, with its `quick` laid over it."""
-    if not doc.data.get("quick"):
+    quick = doc.data.get("quick") if isinstance(doc.data, dict) else None
+    if not quick:
         raise BadInput(f"--quick: {doc.place} has no `quick`")
-    return replace(doc, data=over(doc.data, doc.data["quick"]))
+    if not isinstance(quick, dict):
+        raise doc.error(("quick",), "allowed: keys of a study", value=quick)
+    return replace(doc, data=over(doc.data, quick))
 
 
 def _has_quick(doc: Document, study: Study, wanted: Wanted) -> None:

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""YAML as users write it: anchors, `<<`, and where each value stands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import BadInput
+from headrace.spec.document import Document, parse
+from headrace.spec.group import Machine
+from headrace.spec.points import Wanted, points
+
+FILE = Path("mine.yaml")
+
+
+def test_merged_keys_count_unless_they_are_given() -> None:
+    """YAML 1.1's merge: what the mapping has itself counts, then the first one merged."""
+    doc = parse("a: &a {x: 1, y: 2}\nb: &b {y: 5, z: 6}\nc:\n  y: 3\n  <<: [*a, *b]\n", FILE)
+    assert doc.data["c"] == {"x": 1, "y": 3, "z": 6}
+    lines = [doc.line(("c", key)) for key in ("x", "y", "z")]
+    assert lines == [1, 4, 2]
+
+
+def test_a_key_that_is_given_twice_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"mine\.yaml:2: not valid YAML: key 'x' is given twice"):
+        parse("a: {<<: {x: 1}, x: 2}\nb: {x: 1, x: 2}\n", FILE)
+
+
+def test_merging_has_an_end() -> None:
+    """40 lines that would be 2^39 keys."""
+    more = (f"a{i}: &a{i} {{<<: [*a{i - 1}, *a{i - 1}]}}" for i in range(1, 40))
+    with pytest.raises(BadInput, match="131072 keys with `<<`; allowed: 100000"):
+        parse("\n".join(["a0: &a0 {x: 1}", *more]), FILE)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("only text", "--quick: mine.yaml has no `quick`"),
+        ("name: x\nquick: 3", "mine.yaml:2: quick: got 3; allowed: keys of a study"),
+    ],
+)
+def test_quick_of_what_is_no_study(text: str, problem: str) -> None:
+    doc: Document = parse(text, FILE)
+    with pytest.raises(BadInput, match=f"^{re.escape(problem)}"):
+        points(doc, Machine(2, 1), Wanted(quick=True))
