@@ -231,8 +231,8 @@ RESTARTS = 100 if os.environ.get("HEADRACE_SLOW") else 6
 
 
 def test_state_is_the_living_vnfs(start_engine: Start, cpus: list[int], tmp_path: Path) -> None:
-    """A NAT is killed in full flow, again and again. Each chooses other ports: once one of its is
-    seen no older one is, no two flows have the same, and no buffer is lost."""
+    """A NAT is killed in full flow, again and again. Without it nothing passes; each chooses other
+    ports: once one of its is seen no older one is, and no buffer is lost."""
     frames = [with_ports(f"10.0.0.{i + 1}", "198.19.0.1", 5000, 80, bytes(20)) for i in range(8)]
     file, out, socket = (tmp_path / name for name in ("in.pcap", "out.pcap", "vf.sock"))
     write_frames(file, frames)
@@ -255,6 +255,7 @@ def test_state_is_the_living_vnfs(start_engine: Start, cpus: list[int], tmp_path
             vnf.process.wait()
             vnf.socket.close()
             host.wait_for(lambda: not vf()["up"], "the end to be seen")
+            _nothing_passes(host)
         host.call("stop")
         time.sleep(0.3)
         read = host.read()
@@ -264,9 +265,17 @@ def test_state_is_the_living_vnfs(start_engine: Start, cpus: list[int], tmp_path
     _check_translations(read_frames(out))
 
 
+def _nothing_passes(host: Engine) -> None:
+    """What a VNF decided is over with it: what was on its way comes out, then nothing does."""
+    time.sleep(0.02)
+    links = host.read()["links"]
+    host.wait_for(lambda: host.read()["links"]["gen"]["sent"] > links["gen"]["sent"] + 400, "sent")
+    assert host.read()["links"]["meas"]["tx_packets"] == links["meas"]["tx_packets"]
+
+
 def _check_translations(frames: Sequence[bytes]) -> None:
-    """By the flow's packets, which its first address tells no more: what the NAT left is told by
-    its checksum, as that of the payload is the same for all, and the flow's place in the turn."""
+    """A port has its time, that of the NAT that chose it. One that a later NAT chose again has two,
+    and is one port fewer: only so many may come after those of two NATs later."""
     runs: dict[bytes, int] = {}
     for number, frame in enumerate(frames):
         assert frame[26:30] == bytes((203, 0, 113, 7))
@@ -278,5 +287,7 @@ def _check_translations(frames: Sequence[bytes]) -> None:
     for number, frame in enumerate(frames):
         first.setdefault(frame[34:36], number)
     born = sorted(first, key=lambda port: first[port])
-    for early, late in zip(born, born[16:], strict=False):
-        assert runs[early] < first[late], "an older VNF's port after a younger one's"
+    older = [
+        early for early, late in zip(born, born[16:], strict=False) if runs[early] > first[late]
+    ]
+    assert len(older) <= 8 * RESTARTS - len(runs), "older VNFs' ports after younger ones'"
