@@ -126,10 +126,13 @@ class Chosen:
 
 def numbered(checked: Checked, number: str) -> Checked:
     """One point of a study that has no groups, and so no names of its points."""
-    count = len(checked.points)
-    if not number.isascii() or not number.isdigit() or not 1 <= int(number) <= count:
-        raise BadInput(f"--point: got {number}; allowed: 1 to {count}, as the study has no groups")
-    return replace(checked, points=[checked.points[int(number) - 1]])
+    return replace(checked, points=[checked.points[number_of(number, len(checked.points)) - 1]])
+
+
+def number_of(given: str, count: int) -> int:
+    if not given.isascii() or not given.isdigit() or not 1 <= int(given) <= count:
+        raise BadInput(f"--point: got {given}; allowed: 1 to {count}, as the study has no groups")
+    return int(given)
 
 
 @cache
@@ -194,15 +197,37 @@ def chosen(doc: Document, wanted: Wanted, machine: Machine | None = None) -> Cho
     return Chosen(read(doc) if has_groups(doc) else next(studies(doc))[0], wanted, every)
 
 
-def tell(chosen: Chosen, as_json: bool) -> None:
+def tell(chosen: Chosen, check: Check, as_json: bool) -> None:
     """What --list shows."""
     if as_json:
-        print_json(_listed(chosen))
-    else:
+        print_json(_listed(chosen, check))
+    elif chosen.study.groups:
         show(chosen, stdout())
+    else:
+        for point in _by_number(chosen, check):
+            can = f"[can be {chosen.had}]"
+            stdout().print(f"{point.point}  {point.title}  {can}", markup=False)
 
 
-def _listed(chosen: Chosen) -> PointList:
+def _by_number(chosen: Chosen, check: Check) -> Iterator[ListedPoint]:
+    """Numbers the points of a study without groups."""
+    every = titles(check(chosen.points[0].doc))
+    only = chosen.wanted.point
+    for number in range(1, len(every) + 1) if only is None else (number_of(only, len(every)),):
+        yield ListedPoint(point=str(number), title=every[number - 1])
+
+
+def titles(checked: Checked) -> list[str]:
+    """Name the points of a study without groups, in the order of their numbers."""
+    return [
+        ", ".join((point.chain, point.execution, point.offers[0].workload))
+        for point in checked.points
+    ]
+
+
+def _listed(chosen: Chosen, check: Check) -> PointList:
+    if not chosen.study.groups:
+        return PointList(study=chosen.study.name, points=tuple(_by_number(chosen, check)))
     points = (
         ListedPoint(
             point=point.name,

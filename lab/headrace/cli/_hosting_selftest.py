@@ -63,7 +63,7 @@ def selftest(
     doc = _on_ports(doc, wire, pf)
     chosen = groups.chosen(doc, Wanted(group=group))
     if listed:
-        groups.tell(chosen, as_json)
+        groups.tell(chosen, Grounds().check, as_json)
         return
     abouts = {name: one.about for name, one in chosen.study.groups.items()}
     if not chosen.possible:

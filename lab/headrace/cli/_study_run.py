@@ -81,7 +81,7 @@ def run_study(asked: RunOptions) -> None:
     doc = doc if asked.operate is None else operated(doc, asked.operate)
     chosen = groups.chosen(doc, _wanted(spec, asked))
     if asked.show:
-        groups.tell(chosen, as_json)
+        groups.tell(chosen, Grounds().check, as_json)
         return
     groups.say_shared(chosen, Terminal(stderr=True, highlight=False))
     checked = _checked(doc, chosen, asked.check, asked.beside)

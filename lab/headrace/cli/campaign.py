@@ -288,11 +288,13 @@ def _tasks(doc: Document) -> tuple[dict[str, Task], list[CampaignPoint]]:
         every = [
             Task(
                 f"{number:0{width}}",
-                ", ".join((point.chain, point.execution, point.offers[0].workload)),
+                title,
                 replace(chosen, wanted=Wanted(point=str(number))),
                 replace(checked, points=[point]),
             )
-            for number, point in enumerate(checked.points, 1)
+            for number, (point, title) in enumerate(
+                zip(checked.points, groups.titles(checked), strict=True), 1
+            )
         ]
         return {t.key: t for t in every}, [CampaignPoint(key=t.key, title=t.title) for t in every]
     tasks, points = {}, []

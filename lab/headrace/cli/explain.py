@@ -30,7 +30,8 @@ def explain(
 ) -> None:
     """Name what is narrowest, the evidence for it, and what would move it."""
     # What `headrace collect` wrote has neither.
-    if any((bundle / name).exists() for name in ("status.json", "resolved.json")):
+    ran = any((bundle / name).exists() for name in ("status.json", "resolved.json"))
+    if ran or not bundle.is_dir():
         Bundle(bundle).check_whole()
     known = parts(bundle)
     diagnoses = explain_parts(known)

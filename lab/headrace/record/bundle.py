@@ -25,6 +25,7 @@ import itertools
 import json
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -103,9 +104,13 @@ def check_new(path: Path) -> None:
     if path.exists():
         raise _ExistsAlready(path)
     there = next(one for one in path.absolute().parents if one.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        why = "may not be written" if there.is_dir() else "is not a directory"
-        raise BundleError(f"{path}: cannot be made: {there} {why}")
+    if not there.is_dir():
+        raise BundleError(f"{path}: cannot be made: {there} is not a directory")
+    try:
+        Path(tempfile.mkdtemp(prefix=".headrace-", dir=there)).rmdir()
+    except OSError as error:
+        why = f"{there} takes no directories: {error.strerror}"
+        raise BundleError(f"{path}: cannot be made: {why}") from None
 
 
 def write_whole(path: Path, text: str) -> None:

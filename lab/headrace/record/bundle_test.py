@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 from headrace.record import bundle, own, tables
-from headrace.record.bundle import Bundle, BundleError, BundleWriter, query
+from headrace.record.bundle import Bundle, BundleError, BundleWriter, check_new, query
 from headrace.record.counters import (
     Counters,
     NfReading,
@@ -287,6 +287,11 @@ def test_what_cannot_be_resolved_is_said_in_one_line(tmp_path: Path, text: str, 
     (tmp_path / "b" / "resolved.json").write_text(text)
     with pytest.raises(BundleError, match=f"resolved.json: {why}"):
         _ = Bundle(tmp_path / "b").spec_resolved
+
+
+def test_a_folder_that_takes_no_bundle_is_told_beforehand() -> None:
+    with pytest.raises(BundleError, match=r"^/proc/x: cannot be made: /proc takes no directories"):
+        check_new(Path("/proc/x"))
 
 
 def test_a_text_without_end_is_not_read(tmp_path: Path) -> None:

@@ -38,7 +38,8 @@ class Node(Spec):
         if not isinstance(value, dict):
             raise ValueError(f"allowed: {_ALLOWED}")
         if "nf" in value:
-            return {"name": value["nf"], **value}
+            nf = "null" if value["nf"] is None else value["nf"]
+            return {"name": nf, **value, "nf": nf}
         if len(value) != 1 or set(value) & _LONG_KEYS:
             raise ValueError(f"a function is one key, its kind; allowed: {_ALLOWED}")
         [(nf, params)] = value.items()

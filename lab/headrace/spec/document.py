@@ -163,8 +163,8 @@ def _child(node: yaml.Node, key: PathKey) -> tuple[yaml.Node | None, int | None]
             if key_node.value == str(key):
                 return value_node, key_node.start_mark.line + 1
         for merged in _merged(node):
-            if (found := _child(merged, key))[0] is not None:
-                return found
+            if (child := _child(merged, key))[0] is not None:
+                return child
     elif isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
         child = node.value[key]
         return child, child.start_mark.line + 1

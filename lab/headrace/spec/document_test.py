@@ -12,6 +12,7 @@ from headrace.errors import BadInput
 from headrace.spec.document import Document, parse
 from headrace.spec.group import Machine
 from headrace.spec.points import Wanted, points
+from headrace.spec.study import expand
 
 FILE = Path("mine.yaml")
 
@@ -47,3 +48,16 @@ def test_quick_of_what_is_no_study(text: str, problem: str) -> None:
     doc: Document = parse(text, FILE)
     with pytest.raises(BadInput, match=f"^{re.escape(problem)}"):
         points(doc, Machine(2, 1), Wanted(quick=True))
+
+
+def test_keys_that_do_not_go_together_have_a_line() -> None:
+    doc = parse("name: x\nchain: [l2fwd]\ndeployment: {engine: nftables}\n", FILE)
+    with pytest.raises(BadInput, match=r"^mine\.yaml:3: deployment\.engine: nftables has its"):
+        list(expand(doc))
+
+
+def test_the_function_null_in_its_long_form() -> None:
+    """YAML reads its name as nothing, as in the short form."""
+    doc = parse("name: x\nchain: [{name: q, nf: null}, null]\n", FILE)
+    [one] = expand(doc)
+    assert [(node.name, node.nf) for node in one.nodes] == [("q", "null"), ("null", "null")]

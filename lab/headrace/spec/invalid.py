@@ -4,6 +4,7 @@ allowed. Everything that a user writes, and every file that headrace reads back,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, get_args
 
@@ -36,6 +37,7 @@ _TYPES = {
     "float_type": "should be a number",
     "float_parsing": "should be a number",
 }
+_NAMED = re.compile(r"([a-z_]+(?:\.[a-z_]+|\[\d+\])*): ")
 _LENGTHS = {"too_short": ("at least", "min_length"), "too_long": ("at most", "max_length")}
 _PATTERNS = {
     NAME_PATTERN: "allowed: a letter, then letters, digits, _ or -, at most 31 in all",
@@ -70,6 +72,10 @@ def explain(
     same = (e for e in errors if written(data, e["loc"]) == path and e["type"] != "missing")
     problems = [problem_of(e) for e in same]
     problem = ", or ".join(dict.fromkeys(problems))
+    if not place and (named := _NAMED.match(problem)):  # of keys that do not go together
+        keys = re.findall(r"[^.\[\]]+", named[1])
+        place = tuple(int(key) if key.isdigit() else key for key in keys)
+        problem = problem[named.end() :]
     if kind == "value_error" and isinstance(first["input"], dict):
         return doc.error(place, problem)
     return doc.error(place, problem, value=first["input"])

@@ -149,6 +149,11 @@ _ALONE = ("chaos", "convergence", "operate")
 ASKED = ("search", "loads", "max", *_ALONE)
 
 
+def _asks(value: Any) -> bool:
+    """Also what is wrong, such as a load of 0: it is told what is wrong with it."""
+    return value is not None and value is not False and value not in ("", [], (), {})
+
+
 class Chaos(Spec):
     """A random VNF is killed `every` so often, and started again, while the one load of `loads`
     goes through all of them. The host must not notice."""
@@ -208,7 +213,7 @@ class Measure(Spec):
         if not isinstance(value, dict):
             return value
         value = dict(value)
-        if not any(key in value if key in _ALONE else value.get(key) for key in ASKED):
+        if not any(key in value if key in _ALONE else _asks(value.get(key)) for key in ASKED):
             for key in ("search", "loads"):
                 if key in value:
                     raise ValueError(f"{key}: is empty, and nothing else is asked; allowed: "

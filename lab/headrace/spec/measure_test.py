@@ -54,6 +54,7 @@ def test_chaos_is_at_a_load_that_is_known() -> None:
     [
         ({"loads": ["10G"]}, "loads.0.*at most 1G: packets/s, which a load is, not bit/s"),
         ({"loads": [0]}, "loads.0.*above 0"),
+        ({"loads": 0}, "loads.0.*above 0"),
         ({"max_load": "1.1G"}, "max_load.*at most 1G"),
         ({"search": []}, "search: is empty, and nothing else is asked"),
         ({"loads": [], "trial": 1}, "loads: is empty, and nothing else is asked"),

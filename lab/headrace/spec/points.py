@@ -98,8 +98,12 @@ def _known(study: Study, wanted: Wanted) -> None:
     if wanted.figure is not None and not drawn:
         problem = f"study {study.name} has no figures"
         raise bad_value("--figure", wanted.figure, allowed="--group, --point", problem=problem)
+    if wanted.group is not None:
+        drawn = sorted(study.groups[wanted.group].numbers)
     if wanted.figure is not None and wanted.figure not in drawn:
-        raise BadInput(f"--figure: got {wanted.figure}; allowed: {', '.join(map(str, drawn))}")
+        of = "" if wanted.group is None else f" with --group {wanted.group}"
+        numbers = ", ".join(map(str, drawn)) or "no --figure, as that group is in none"
+        raise BadInput(f"--figure: got {wanted.figure}; allowed{of}: {numbers}")
 
 
 def _group(
