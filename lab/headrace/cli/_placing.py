@@ -15,7 +15,9 @@ import yaml
 
 from headrace.cli._console import print_json, stdout
 from headrace.engine.describe import describe
+from headrace.engine.passage import NOTHING
 from headrace.errors import BadInput, HeadraceError, bad_value
+from headrace.ground.dry import TriedChains
 from headrace.host.consoles import Terminal
 from headrace.host.programs import find_engine
 from headrace.host.store import save, server_given
@@ -144,7 +146,20 @@ def one_of_each(doc: Document) -> list[Experiment]:
     for one in chosen.values():
         if not one.nodes:
             raise doc.error(("chain",), "is empty; allowed: at least one function to place")
+    _try(doc, list(chosen.values()))
     return list(chosen.values())
+
+
+def _try(doc: Document, experiments: Sequence[Experiment]) -> None:
+    """What functions are told is held against the engine's own parser, and some packets are sent
+    through each chain: costs are of packets that come through."""
+    tried, description, say = TriedChains(), describe(find_engine()), progress()
+    several = "chains" in doc.data
+    for one in experiments:
+        for note in tried.notes(one, doc, description):
+            if note.endswith(NOTHING):
+                raise doc.error(("chains", one.chain) if several else ("chain",), note)
+            say(f"note: chain {one.chain}: {note}")
 
 
 def _checked(answer: PlacementAnswer) -> str:

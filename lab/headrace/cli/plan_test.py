@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,20 @@ def test_what_a_placement_does_not_take_is_refused() -> None:
     """It is by stored costs alone: `--costs` was taken, and nothing came of it."""
     with pytest.raises(BadInput, match="--costs: got 'profiles'; allowed: none beside --server"):
         plan(STUDIES / "placement.yaml", server="reference", costs_from="profiles")
+
+
+@pytest.mark.parametrize("command", [plan, provision])
+def test_a_chain_that_lets_nothing_out_has_no_place(
+    command: Callable[..., None], tmp_path: Path
+) -> None:
+    """It costs little, and carries nothing: it was placed as one that carries all."""
+    spec = tmp_path / "denies.yaml"
+    spec.write_text(
+        "name: denies\nchains:\n  one: [l2fwd]\n  two: [l2fwd, acl]\n"
+        "workload: {frame: 64}\ndemands: {one: {rate: 1M}, two: {rate: 1M}}\n"
+    )
+    with pytest.raises(BadInput, match=r"denies.yaml:4: chains.two: of \d+ packets .* none comes"):
+        command(spec, server=["reference"] if command is provision else "reference")
 
 
 def test_servers_and_factors_count_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,6 +28,9 @@ def packets_tried(experiment: Experiment) -> int:
     return min(max(flows, _FEWEST), _MOST)
 
 
+NOTHING = "nothing can be measured"  # the end of the note of a chain that lets nothing out
+
+
 def dry_plan(experiment: Experiment, description: Description, doc: Document) -> Plan | None:
     """The chain on one lcore: how it is cut makes no difference to what is dropped. None: the
     engine cannot try it, as functions are not its own or tables are too large."""
@@ -61,7 +64,7 @@ def _of_way(
     both = ", of both directions" if len(paths(experiment)) > 1 else ""
     of = f"of {sent} packets of the workload tried, {way.direction}"
     if not received:
-        return f"{of}, none comes through the chain ({named}{both}): nothing can be measured"
+        return f"{of}, none comes through the chain ({named}{both}): {NOTHING}"
     share = f"{of}, {sent - received} are dropped ({named}{both})"
     if experiment.study.measure.losses == "unintended":
         return share
