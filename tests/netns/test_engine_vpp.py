@@ -28,6 +28,7 @@ DENIED = """
   - acl: {rules: [{action: deny, sport: [1536, 2046]}], default: permit, reverse: swap}
   - l2fwd: {reverse_dst_mac: "02:00:00:00:00:07"}
 """
+SWAPPED = ROUTER.replace("  - l3fwd:", "      reverse: swap\n  - l3fwd:")
 SWITCHED = """
   - acl: {rules: [{action: permit, proto: udp, dport: [53]}], default: permit, reverse: permit}
   - l2fwd
@@ -53,32 +54,30 @@ BALANCED_CHAIN = """
 """
 
 
-def spec(folder: Path, chain: str, kind: str, direction: str, options: str = "") -> str:
-    """`memif`: the tester listens at sockets of this folder."""
-    text = spec_of(chain, "af_packet", direction, "vpp")
-    if kind == "memif":
-        for name, wire in (("left", "l"), ("in", "l"), ("right", "r"), ("out", "r")):
-            text = text.replace(f"af_packet:hr{name}", f"memif:{folder}/{wire}")
+def spec(folder: Path, chain: str, direction: str, options: str = "") -> str:
+    """The tester listens at sockets of this folder."""
+    text = spec_of(chain, "memif", direction, "vpp")
+    for name, wire in (("left", "l"), ("in", "l"), ("right", "r"), ("out", "r")):
+        text = text.replace(f"memif:hr{name}", f"memif:{folder}/{wire}")
     return text.replace("engine:", f"{options}engine:")
 
 
 @pytest.mark.parametrize(
-    ("kind", "chain", "direction", "options"),
+    ("chain", "direction", "options"),
     [
-        ("memif", ROUTER, "forward", ""),
-        ("memif", ROUTER, "both", ""),
-        ("memif", DENIED, "both", ""),
-        ("memif", SWITCHED, "both", "vpp: {reflect: true}, "),
-        ("af_packet", ROUTER, "forward", ""),
+        (ROUTER, "forward", ""),
+        (SWAPPED, "both", ""),
+        (DENIED, "both", ""),
+        (SWITCHED, "both", "vpp: {reflect: true}, "),
     ],
 )
 def test_rules_and_routes(
-    lan: Lan, engine_binary: Path, tmp_path: Path, kind: str, chain: str, direction: str,
+    lan: Lan, engine_binary: Path, tmp_path: Path, chain: str, direction: str,
     options: str,
 ) -> None:  # fmt: skip
     """The same packets out; as many counted in as the tester sent, as many dropped by policy as
     headrace dropped."""
-    run(lan, tmp_path, engine_binary, spec(runtime_dir(tmp_path), chain, kind, direction, options))
+    run(lan, tmp_path, engine_binary, spec(runtime_dir(tmp_path), chain, direction, options))
     [verdict] = equivalences(tmp_path / "b")
     assert (verdict.verdict, verdict.engine) == ("the same", "vpp"), verdict
     assert verdict.own <= verdict.came <= verdict.own + verdict.probes
@@ -106,7 +105,7 @@ def test_translation(
     lan: Lan, engine_binary: Path, tmp_path: Path, chain: str, direction: str, text: str
 ) -> None:
     """Chosen ports and backends may differ, and nothing else; what backends say comes back."""
-    run(lan, tmp_path, engine_binary, spec(runtime_dir(tmp_path), chain, "memif", direction))
+    run(lan, tmp_path, engine_binary, spec(runtime_dir(tmp_path), chain, direction))
     [verdict] = equivalences(tmp_path / "b")
     assert verdict.verdict == "the same", verdict
     assert verdict.came > verdict.own
@@ -130,7 +129,7 @@ main()
 def test_a_rule_that_is_missing_is_found(lan: Lan, engine_binary: Path, tmp_path: Path) -> None:
     """And the engine that has it not has no figures, but a diff."""
     command = (sys.executable, "-c", FAULT)
-    text = spec(runtime_dir(tmp_path), ROUTER, "memif", "forward")
+    text = spec(runtime_dir(tmp_path), ROUTER, "forward")
     run(lan, tmp_path, engine_binary, text, command)
     [verdict] = equivalences(tmp_path / "b")
     assert (verdict.engine, verdict.surplus, verdict.missing > 0) == ("vpp", 0, True)
@@ -158,7 +157,7 @@ def test_what_it_lacks_is_one_line(
     (tmp_path / "vppctl").symlink_to(given.parent / "vppctl")
     folder = runtime_dir(tmp_path)
     (tmp_path / "spec.yaml").write_text(
-        spec(folder, ROUTER, "memif", "forward", f"vpp: {{path: {wrapper}}}, ")
+        spec(folder, ROUTER, "forward", f"vpp: {{path: {wrapper}}}, ")
     )
     done = subprocess.run(
         [str(COMMAND), "run", "spec.yaml", "--out", "b"], cwd=tmp_path,

@@ -10,7 +10,6 @@ from headrace.ground.engines.translation import backends_of
 from headrace.spec.chain import Node
 from headrace.spec.workload import Packets
 
-KINDS = ("memif", "af_packet")
 _FUNCTIONS = ("acl", "l2fwd", "l3fwd", "lb", "nat", "null")
 _SCTP = 132
 _PORT_MIN, _PORT_MAX = 1024, 65535  # nat44-ed's
@@ -24,7 +23,7 @@ TIMEOUTS = {
 
 def check_chain(work: Work) -> None:
     """BadInput by function and parameter."""
-    work.check_ports(KINDS, "has drivers of its own")
+    work.check_ports(("memif",), "has drivers of its own")
     work.check_functions(_FUNCTIONS)
     _check_bed(work)
     _check_order(work)

@@ -14,13 +14,13 @@ from headrace.ground.engines.routes import next_hops, routes
 from headrace.ground.engines.translation import backends_of
 from headrace.ground.engines.vpp_check import TIMEOUTS
 from headrace.spec.chain import Node
-from headrace.spec.testbed import Device, WirePort
+from headrace.spec.testbed import WirePort
 from headrace.spec.workload import Packets
 
-# Plugins by what needs them.
+_MEMIF = "memif_plugin.so"
+# Plugins of functions.
 _PLUGINS = {
-    "memif": "memif_plugin.so", "af_packet": "af_packet_plugin.so", "acl": "acl_plugin.so",
-    "nat": "nat_plugin.so", "lb": "lb_plugin.so",
+    "acl": "acl_plugin.so", "nat": "nat_plugin.so", "lb": "lb_plugin.so",
 }  # fmt: skip
 _ANY = {4: "0.0.0.0/0", 6: "::/0"}
 _PROTOCOLS_WITH_PORTS = (6, 17)  # those whose ports its acl reads
@@ -31,6 +31,7 @@ _MARTIANS = {4: ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "240.0.0.0/4"), 6
 _NEW_FLOWS = 65536  # entries of a VIP's table, a power of two, as many as headrace's about
 _BUCKET = 4  # flows of a bucket of its sticky table
 _REVERSE_TABLE = 1
+_RING_MOST = 14  # log2 of the tester's longest ring
 _DST_MAC = "02:00:00:00:02:01"  # that sources' frames have where none is given
 
 
@@ -58,19 +59,15 @@ class VppLines:
     @property
     def interfaces(self) -> tuple[str, ...]:
         """Its names of the ports, in their order."""
-        return tuple(interface(i, port.to) for i, (_, port) in enumerate(self.ports))
+        return tuple(f"memif{i + 1}/0" for i in range(len(self.ports)))
 
     @property
     def plugins(self) -> tuple[str, ...]:
-        kinds = {port.to.kind for _, port in self.ports} | {one.nf for one in self.nodes}
-        return tuple(plugin for what, plugin in _PLUGINS.items() if what in kinds)
+        known = {one.nf for one in self.nodes}
+        return (_MEMIF, *(plugin for nf, plugin in _PLUGINS.items() if nf in known))
 
     def say(self, *lines: str) -> None:
         self.lines += lines
-
-
-def interface(number: int, to: Device) -> str:
-    return f"memif{number + 1}/0" if to.kind == "memif" else f"host-{to.name}"
 
 
 def vpp_lines(work: Work, ports: tuple[tuple[str, WirePort], ...]) -> VppLines:
@@ -104,18 +101,12 @@ def _port(into: VppLines, number: int, port: WirePort, macs_: list[str]) -> None
     """The first of its MAC addresses is what frames leave with."""
     mac, *more = macs_
     queues, name = len(into.work.cpus), into.interfaces[number]
-    if port.to.kind == "memif":
-        size = 1 << min((port.rx_descriptors - 1).bit_length(), 15)
-        into.say(
-            f"create memif socket id {number + 1} filename {port.to.name}",
-            f"create interface memif id 0 socket-id {number + 1} slave ring-size {size} "
-            f"rx-queues {queues} tx-queues {queues} hw-addr {mac}",
-        )
-    else:
-        into.say(
-            f"create host-interface name {port.to.name} num-rx-queues {queues} "
-            f"num-tx-queues {queues} hw-addr {mac}"
-        )
+    size = 1 << min((port.rx_descriptors - 1).bit_length(), _RING_MOST)
+    into.say(
+        f"create memif socket id {number + 1} filename {port.to.name}",
+        f"create interface memif id 0 socket-id {number + 1} slave ring-size {size} "
+        f"rx-queues {queues} tx-queues {queues} hw-addr {mac}",
+    )
     into.say(f"set interface state {name} up", f"set interface promiscuous on {name}")
     into.say(*(f"set interface secondary-mac-address {name} {one} add" for one in more))
 
