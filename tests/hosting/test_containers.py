@@ -26,13 +26,18 @@ ATTEMPTS = 3
 LIMITS = {"cpus": 0.5, "memory_limit_mb": 192}
 
 
-def spec(hosting: dict[str, object], direction: str = "forward", chain: str = "[l2fwd]") -> str:
+def spec(
+    hosting: dict[str, object],
+    direction: str = "forward",
+    chain: str = "[l2fwd]",
+    execution: str = "pipeline",
+) -> str:
     return f"""
 name: hosted
 chain: {chain}
 deployment:
   hosting: {json.dumps(hosting)}
-  execution: pipeline
+  execution: {execution}
   hugepages: false
 workload: {{frame: [128], flows: 60, direction: {direction}}}
 warmup: 0
@@ -157,6 +162,36 @@ def test_containers(
     assert len(window.now("cgroup_cpu_ns")) == length * chains
     if "cpus" in hosting:
         assert set(window.now("cgroup_cpu_quota_cpus").values()) == {0.5}
+    assert state_left(tmp_path) == [] and containers() == []
+
+
+@pytest.mark.slow
+def test_containers_tell_their_host_what_they_decided(
+    engine_binary: Path, tmp_path: Path, image: None
+) -> None:
+    """Their state is theirs, the memory in which they tell of it crosses into each container: most
+    packets are spared them, and each is counted at its function all the same."""
+    chain = (
+        "[{firewall: {rules: [{action: permit}]}}, "
+        "{nat: {pool: [203.0.113.1], inside: [198.18.0.0/16]}}]"
+    )
+    two: dict[str, object] = {"kind": "container", "chains": 2}
+    text = spec(two, chain=chain, execution="{model: pipeline, offload: 1024}")
+    run(tmp_path, engine_binary, text)
+    ((counters, received, reordered, labels),) = duckdb.sql(
+        f"select counters, received, reordered, labels from '{tmp_path}/b/trials.parquet' "
+        "where phase = 'fixed'"
+    ).fetchall()
+    counters = json.loads(counters) if isinstance(counters, str) else counters
+    assert "hosting-container" in labels and received and not reordered
+    offload = counters["offload"].values()
+    assert len(offload) == 4 and not any(one["refused"] for one in offload)
+    assert 2 * received - sum(one["hits"] for one in offload) < received / 2
+    for name in ("firewall", "nat"):
+        nfs = (replica["nfs"].get(name) for replica in counters["replicas"])
+        assert sum(nf["packets_in"] for nf in nfs if nf) == received
+    told = headrace("explain", "b", "--json", folder=tmp_path, engine=engine_binary)
+    assert "offload" in [one["rule"] for one in json.loads(told.stdout)]
     assert state_left(tmp_path) == [] and containers() == []
 
 

@@ -326,6 +326,8 @@ def test_offloaded_state_beside_the_conventional_way(engine_binary: Path, tmp_pa
         assert sum(nf["packets_in"] for nf in nfs if nf) == received
     report = headrace("report", "b", folder=tmp_path, engine=engine_binary)
     assert "Offloaded state" in report.stdout
+    explained = headrace("explain", "b", folder=tmp_path, engine=engine_binary)
+    assert "of the packets what their VNF had decided" in " ".join(explained.stdout.split())
 
 
 @pytest.mark.parametrize(
