@@ -262,7 +262,7 @@ def _headline(part: Part, sharing: Sequence[Part], carried: float) -> str:
         names = " and ".join(p.name for p in sharing)
         return (
             f"The tester is narrower than the chain: {names} can carry {pps(part.capacity_pps)}, "
-            "so the chain's own limit was not reached."
+            "so it cannot show the chain's own limit."
         )
     if len(sharing) < 2:
         return f"{_called(part)} is narrowest: it {_carries(part, carried)}."

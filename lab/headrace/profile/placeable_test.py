@@ -14,6 +14,7 @@ from headrace.layout.placing import segment_work, share
 from headrace.layout.provable import Placing
 from headrace.profile.placeable import Placeable, PlacementWish
 from headrace.profile.settled import SettledPlacement
+from headrace.report.document_model import Table
 from headrace.report.placed import document as placed_document
 from headrace.report.placed import sentence
 from headrace.spec import document
@@ -108,6 +109,20 @@ def test_what_each_aim_counts(tmp_path: Path, aim: PlacementAim, value: int, wor
     plan = SettledPlacement(given, answer).plan(1.0, "accepted")
     assert words in sentence(plan)
     assert placed_document(plan).sections[0].title == "Where everything is"
+
+
+def test_rates_are_at_one_factor_of_all_chains(tmp_path: Path) -> None:
+    """What each carries at that, and not what it could by itself: the column says so."""
+    given = placeable(tmp_path, "rate")
+    plan = SettledPlacement(given, Placing(given.problem(), seconds=3).answer()).plan(1.0, "ok")
+    factor = 10_000 / plan.answer.value
+    assert all(c.carries_pps == pytest.approx(factor * c.rate_pps, rel=0.01) for c in plan.chains)
+    shown = placed_document(plan)
+    [table] = [one for s in shown.sections if s.title == "Chains" for one in s.blocks]
+    assert isinstance(table, Table)
+    names = [one if isinstance(one, str) else one.name for one in table.columns]
+    times = sentence(plan).split("can carry ")[1].split(" what")[0]
+    assert times in names and "can carry" not in names
 
 
 def test_why_a_chain_is_where_it_is(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from headrace.record.estimates import Predicted, Span
 from headrace.record.rows import Result
 from headrace.record.segments import Segment
 from headrace.record.verdict import Audit
@@ -41,6 +42,15 @@ def test_a_load_that_was_given_is_no_bound(tmp_path: Path, measured: Result) -> 
     for text in (on_terminal(shown), render(shown)):
         assert "generator-bound" in text and "≥" not in text and "lower bounds" not in text
         assert "did not make these loads as asked: " in text
+
+
+def test_a_load_that_was_chosen_has_no_predicted_range(tmp_path: Path, measured: Result) -> None:
+    """The range is of what a chain carries at most; beside 10 kpps it was of 25 to 30 Mpps."""
+    some = Predicted(server="a", carried_pps=Span(low=9e6, high=11e6))
+    told = {"ground": "predicted", "predicted": some}
+    assert ">predicted range</th>" in render(reported(tmp_path / "s", measured, **told))
+    chosen = render(reported(tmp_path / "f", measured, goal="fixed", **told))
+    assert ">predicted range</th>" not in chosen
 
 
 def test_replicas_of_a_hosted_chain_are_one_chain(tmp_path: Path, measured: Result) -> None:

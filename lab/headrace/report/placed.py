@@ -40,7 +40,7 @@ def sentence(plan: PlacementPlan) -> str:
     problem, value = plan.answer.problem, plan.answer.value
     used = sum(bool(one.parts) for one in plan.lcores)
     told = {
-        "rate": f"all chains can carry {significant(10_000 / value)} times what is asked",
+        "rate": f"all chains can carry {_times(plan)} times what is asked",
         "latency": f"the chains' latencies come to {significant(value / 1e3)} µs in all",
         "lcores": "what is asked is carried",
         "money": f"{value} USD of servers carry what is asked",
@@ -51,6 +51,11 @@ def sentence(plan: PlacementPlan) -> str:
         f"On {used} of {len(plan.lcores)} lcores {told}{limit}; the placement is {plan.word}, "
         f"which is proved {plan.proof}."
     )
+
+
+def _times(plan: PlacementPlan) -> str:
+    """How much more than what is asked all chains can carry at once."""
+    return significant(10_000 / plan.answer.value)
 
 
 def _picture(plan: PlacementPlan) -> Section:
@@ -106,8 +111,11 @@ def _ports(plan: PlacementPlan, server: str, place: str) -> tuple[tuple[str, flo
 def _chains(plan: PlacementPlan) -> Section:
     rows = []
     fills = plan.answer.problem.aim == "rate"
-    rate = "can carry" if fills else "asked"
-    full = "All is at what the chains can carry: the narrowest lcore or limit is full. " * fills
+    rate = f"{_times(plan)} times" if fills else "asked"
+    full = (
+        f"All is at {rate} what is asked of every chain, where the narrowest lcore or limit is "
+        "full; a chain by itself may carry more. "
+    ) * fills
     for chain in plan.chains:
         for i, s in enumerate(chain.segments):
             first = i == 0

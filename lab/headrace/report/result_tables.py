@@ -124,9 +124,9 @@ def _seen(column: Column, name: str) -> Field:
 
 
 def _carried(s: Summary) -> Cell:
-    """Between which rates a described server's prediction lies."""
+    """Between which rates a described server's prediction lies: a load that was chosen is none."""
     one = s.typical.predicted
-    if one is None or one.carried_pps is None:
+    if one is None or one.carried_pps is None or s.key.goal == "fixed":
         return None
     return between(one.carried_pps.low, one.carried_pps.high)
 
