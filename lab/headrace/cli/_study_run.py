@@ -339,10 +339,13 @@ def is_bundle(given: Path) -> bool:
 
 def _not_here(given: Path) -> None:
     """An empty name, as of a shell's variable that is not set, is this directory to pathlib."""
+    allowed = "a spec (YAML), a folder of them, a bundle, or the name of a study"
     if given == Path() and not (given / "status.json").is_file():
         problem = "is empty or '.', and this directory is no bundle"
-        allowed = "a spec (YAML), a bundle, or the name of a study"
         raise bad_value("SPEC", problem=problem, allowed=allowed)
+    if given.is_dir() and not any(given.glob("*.json")) and not is_folder(given):
+        problem = "is a folder with neither studies (*.yaml) nor a bundle"
+        raise bad_value("SPEC", str(given), allowed, problem)
 
 
 def on_server(doc: Document, server: str | None) -> Document:

@@ -60,6 +60,12 @@ def test_no_name_of_a_spec_is_not_this_directory() -> None:
             begin()
 
 
+def test_a_folder_of_nothing_is_neither_studies_nor_a_bundle(tmp_path: Path) -> None:
+    words = "SPEC: got .* is a folder with neither studies .* nor a bundle; allowed: a spec"
+    with pytest.raises(BadInput, match=words):
+        run(tmp_path, check=True)
+
+
 def test_what_a_placement_does_not_take_is_refused() -> None:
     """It is by stored costs alone: `--costs` was taken, and nothing came of it."""
     with pytest.raises(BadInput, match="--costs: got 'profiles'; allowed: none beside --server"):
