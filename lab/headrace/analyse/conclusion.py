@@ -23,6 +23,7 @@ from headrace.record.rows import Trial
 
 DISTURBING = frozenset({"preemption", "standstill", "stall", "search", "pace", "alone"})
 CAUSE = 0.25  # of a difference: a cost that makes less of it is not its cause
+OFFSET = 0.05  # of what a cost saves: where others take back more than that, it is said
 
 
 class Standing(Record):
@@ -320,6 +321,8 @@ def _why(one: Standing, other: Standing) -> str:
     cause = ""
     if saved >= CAUSE * (b.busy - a.busy):
         cause = f", {significant(saved)} fewer in {_called(name)}"
+        more = saved - (b.busy - a.busy)
+        cause += f" and {significant(more)} more elsewhere" if more > OFFSET * saved else ""
     return (
         f"{on}, because its fullest lcore spends {significant(a.busy)} cycles per packet carried, "
         f"{other.execution}'s {significant(b.busy)}{cause}"
