@@ -61,3 +61,11 @@ def test_the_function_null_in_its_long_form() -> None:
     doc = parse("name: x\nchain: [{name: q, nf: null}, null]\n", FILE)
     [one] = expand(doc)
     assert [(node.name, node.nf) for node in one.nodes] == [("q", "null"), ("null", "null")]
+
+
+@pytest.mark.parametrize(("text", "got"), [("", "nothing"), ("- a\n", r"\['a'\]")])
+def test_what_is_no_mapping_is_shown(text: str, got: str) -> None:
+    with pytest.raises(
+        BadInput, match=rf"^mine\.yaml(:1)?: got {got}; a spec is a mapping; allowed"
+    ):
+        list(expand(parse(text, FILE)))

@@ -392,8 +392,7 @@ def _experiments(
 def studies(doc: Document) -> Iterator[tuple[Study, Swept]]:
     """The study as each point of its sweep has it. Those of groups are points of their own
     (points.py)."""
-    if not isinstance(doc.data, dict):
-        raise doc.error((), "a spec is a mapping; allowed keys: " + ", ".join(Study.model_fields))
+    _check_is_mapping(doc)
     if doc.data.get("groups"):
         raise doc.error(
             ("groups",), "this command takes one study, and no groups; allowed: `headrace run`"
@@ -402,10 +401,15 @@ def studies(doc: Document) -> Iterator[tuple[Study, Swept]]:
         yield read(doc, point), point
 
 
+def _check_is_mapping(doc: Document) -> None:
+    if not isinstance(doc.data, dict):
+        keys = ", ".join(Study.model_fields)
+        raise doc.error((), f"a spec is a mapping; allowed keys: {keys}", value=doc.data)
+
+
 def read(doc: Document, point: Swept = ()) -> Study:
     """The study with these values of its sweep."""
-    if not isinstance(doc.data, dict):
-        raise doc.error((), "a spec is a mapping; allowed keys: " + ", ".join(Study.model_fields))
+    _check_is_mapping(doc)
     data = copy.deepcopy(doc.data)
     swept = [path for path, _ in point]
     for path, value in point:
