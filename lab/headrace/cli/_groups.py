@@ -17,7 +17,6 @@ from headrace.cli._console import print_json, stdout
 from headrace.engine.place import usable_cpus
 from headrace.errors import BadInput, HeadraceError
 from headrace.ground.contract import Checked
-from headrace.ground.engines.vpp import no_vpp
 from headrace.ground.hosted.container import no_containers
 from headrace.ground.hosted.cpus import describe_cpu
 from headrace.ground.hosted.sriov import no_functions
@@ -184,6 +183,12 @@ def no_cluster() -> str | None:
     from headrace.ground.kubernetes.nodes import ClusterNodes  # half a second to load
 
     return ClusterNodes(Kubernetes()).lacking()
+
+
+def no_vpp(spec: dict[str, Any]) -> str | None:
+    from headrace.ground.engines import vpp  # which takes apart frames, by a library
+
+    return vpp.no_vpp(spec)
 
 
 def no_calibration() -> str | None:

@@ -59,6 +59,7 @@ _SHORT: dict[str, list[Schema]] = {
     ],
     "GoalSpec": [{"enum": list(NAMED_GOALS)}, {"type": "number"}, _ALSO[base._ratio]],
     "Collect": [{"type": "boolean"}, {"type": "array", "items": _TEXT}],
+    "Checkpoint": [_TIME],
     "GraphSet": [{"type": "array", "items": _TEXT}],
 }  # fmt: skip
 
@@ -129,7 +130,7 @@ def _node(description: Description) -> Schema:
         "additionalProperties": False,
         "properties": {
             "name": {"type": "string", "description": "the instance's name"},
-            "nf": {"enum": sorted(nfs), "description": "which function"},
+            "nf": {"enum": [*sorted(nfs), None], "description": "which function"},
             "params": {"type": "object", "description": "its parameters: `headrace nf NAME`"},
             "to": {"type": "object", "description": "where its edges lead: a later function's "
                    "name, `out` or `drop`", "additionalProperties": _TEXT},
