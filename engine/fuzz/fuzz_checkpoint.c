@@ -14,6 +14,7 @@
 
 #include "core/checkpoint/area.h"
 #include "core/checkpoint/checkpoint.h"
+#include "tests/kept_flows.h"
 
 #define MEMORY (64u << 10)
 #define BURST 64
@@ -113,18 +114,6 @@ static void packets(struct input *in, struct life *l)
 	craft_list_free(&list);
 }
 
-static uint64_t flows_of(const struct life *l)
-{
-	const struct nf_keeps *keeps = l->h->nf.ops->keeps;
-	uint64_t n = 0;
-	struct flow_table *t;
-	bool v6;
-
-	for (unsigned int i = 0; (t = keeps->table(&l->h->workers[0], i, &v6)); i++)
-		n += flow_count(t) / keeps->records;
-	return n;
-}
-
 /* All that lives has its slot by now, and what has one was let in by the function: it is again. */
 static void taken_again(const struct kind *k, struct life *old, void *memory)
 {
@@ -136,7 +125,7 @@ static void taken_again(const struct kind *k, struct life *old, void *memory)
 		harness_advance(old->h, MS);
 		checkpoint_tick(old->c, old->h->now);
 	}
-	flows = flows_of(old);
+	flows = kept_flows(old->h);
 	next = begin(k, memory, old->h->now);
 	r = checkpoint_restored(next.c);
 	if (r->refused || r->lost || r->live != flows || r->restored + r->expired != flows) {

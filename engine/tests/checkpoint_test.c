@@ -16,6 +16,7 @@
 
 #include "core/checkpoint/area.h"
 #include "core/checkpoint/checkpoint.h"
+#include "kept_flows.h"
 #include "packets.h"
 
 #define SYN 0x02
@@ -172,18 +173,6 @@ static struct craft flow_of(const struct kind *k, unsigned int i)
 	return outward(i, k->v6 && i % 2);
 }
 
-static uint64_t flows_in(const struct life *l)
-{
-	const struct nf_keeps *keeps = l->h->nf.ops->keeps;
-	uint64_t n = 0;
-	struct flow_table *t;
-	bool v6;
-
-	for (unsigned int i = 0; (t = keeps->table(&l->h->workers[0], i, &v6)); i++)
-		n += flow_count(t) / keeps->records;
-	return n;
-}
-
 /* All flows have been written before it is killed: none is lost. */
 static void killed(const struct kind *k, void *memory)
 {
@@ -198,7 +187,7 @@ static void killed(const struct kind *k, void *memory)
 		assert_true(open_flow(&whole, &c));
 		assert_true(open_flow(&old, &c));
 	}
-	flows = flows_in(&old);
+	flows = kept_flows(old.h);
 	assert_true(flows >= FLOWS);
 	pass(&old, EVERY_MS + 1);
 	pass(&whole, EVERY_MS + 1);
@@ -207,10 +196,10 @@ static void killed(const struct kind *k, void *memory)
 	assert_int_equal(r->live, flows);
 	assert_int_equal(r->restored, flows);
 	assert_int_equal(r->lost + r->refused + r->expired, 0);
-	assert_int_equal(flows_in(&next), flows);
+	assert_int_equal(kept_flows(next.h), flows);
 	for (unsigned int i = 0; i < FLOWS; i++)
 		go_on(&whole, &next, flow_of(k, i));
-	assert_int_equal(flows_in(&next), flows);
+	assert_int_equal(kept_flows(next.h), flows);
 	end(&old);
 	end(&next);
 	end(&whole);
@@ -247,7 +236,7 @@ static void test_lost_and_ended(void **state)
 	pass(&old, EVERY_MS + 1);
 	/* The 30 of UDP end; the others are half open and stay. */
 	pass(&old, 4000);
-	assert_int_equal(flows_in(&old), 60);
+	assert_int_equal(kept_flows(old.h), 60);
 	for (unsigned int i = 0; i < 6; i++) {
 		struct craft c = outward(1000 + i, false);
 
@@ -274,7 +263,7 @@ static void test_lost_and_ended(void **state)
 	next = begin("firewall", params, memory, old.h->now + 40 * rte_get_tsc_hz());
 	assert_int_equal(checkpoint_restored(next.c)->expired, 60);
 	assert_int_equal(checkpoint_restored(next.c)->lost, 0);
-	assert_int_equal(flows_in(&next), 0);
+	assert_int_equal(kept_flows(next.h), 0);
 	end(&old);
 	end(&next);
 	free(memory);
@@ -298,9 +287,9 @@ static void test_odd_beginnings(void **state)
 	for (size_t i = 0; i < RTE_DIM(odd); i++)
 		feed(&old, NF_FORWARD, &odd[i]);
 	pass(&old, EVERY_MS + 1);
-	assert_true(flows_in(&old) >= 3);
+	assert_true(kept_flows(old.h) >= 3);
 	next = begin("firewall", "{" PERMIT "}", memory, old.h->now);
-	assert_int_equal(checkpoint_restored(next.c)->restored, flows_in(&old));
+	assert_int_equal(checkpoint_restored(next.c)->restored, kept_flows(old.h));
 	assert_int_equal(checkpoint_restored(next.c)->refused, 0);
 	end(&old);
 	end(&next);
@@ -326,7 +315,7 @@ static void test_other_timeouts(void **state)
 		     old.h->now);
 	assert_int_equal(checkpoint_restored(next.c)->restored, 30);
 	pass(&next, 4000);
-	assert_int_equal(flows_in(&next), 0);
+	assert_int_equal(kept_flows(next.h), 0);
 	end(&old);
 	end(&next);
 	free(memory);
@@ -388,7 +377,7 @@ static void test_what_cannot_be(void **state)
 	next = begin("nat", "{\"pool\": [\"203.0.113.9\"]}", memory, old.h->now);
 	assert_int_equal(checkpoint_restored(next.c)->refused, 8);
 	assert_int_equal(checkpoint_restored(next.c)->lost, 8);
-	assert_int_equal(flows_in(&next), 0);
+	assert_int_equal(kept_flows(next.h), 0);
 	end(&old);
 	old = next;
 	next = begin("firewall", "{}", memory, old.h->now);

@@ -139,12 +139,11 @@ static void save(struct checkpoint *c, const struct part *p, uint32_t i)
 }
 
 /* What is left of a part at the end of its old life: copied first, as who wrote it may still do so. */
-static bool slot_of(const struct checkpoint *c, const struct part *p, const struct checkpoint_half *half,
-		    const uint8_t *slots, uint32_t i, struct checkpoint_slot *copy)
+static bool slot_of(const struct part *p, const struct checkpoint_half *half, const uint8_t *slots,
+		    uint32_t i, struct checkpoint_slot *copy)
 {
 	uint64_t life = atomic_load_explicit(&half->life, memory_order_relaxed);
 
-	(void)c;
 	memcpy(copy, slots + (size_t)i * p->stride, p->bytes);
 	return copy->check && copy->check == checkpoint_check(copy, p->bytes, life, i);
 }
@@ -190,7 +189,7 @@ static void restore(struct checkpoint *c, const struct checkpoint_half *half, ui
 		c->restored.live += atomic_load_explicit(&half->parts[i].live, memory_order_relaxed) /
 				    p->w->nf->ops->keeps->records;
 		for (uint32_t n = 0; n < RTE_MIN(top, c->slots); n++)
-			if (slot_of(c, p, half, slots, n, (struct checkpoint_slot *)copy))
+			if (slot_of(p, half, slots, n, (struct checkpoint_slot *)copy))
 				restore_slot(c, p, (const struct checkpoint_slot *)copy, now);
 		slots += part_bytes(c, p);
 	}
