@@ -75,6 +75,16 @@ class Work:
                     f"allowed: {', '.join(kinds)}",
                 )
 
+    def check_no_mtu(self, engine: str) -> None:
+        """BadInput where a port of the chain is given one, which this engine does not set."""
+        bed = self.experiment.study.testbed
+        assert bed is not None
+        for name in bed.chain:
+            if bed.ports[name].mtu is not None:
+                at = ("testbed", "ports", name, "mtu")
+                problem = f"{engine}: ports have their own MTU; allowed: none given"
+                raise self.doc.error(at, problem)
+
     def check_functions(self, known: tuple[str, ...]) -> None:
         for node in self.experiment.nodes:
             if node.nf not in known:

@@ -118,12 +118,9 @@ def testpmd(work: Work) -> Testpmd:
     """BadInput where a function or parameter cannot be expressed."""
     work.check_functions(("l2fwd", "null"))
     work.check_ports(_KINDS, "is given virtual devices")
+    work.check_no_mtu("testpmd")
     bed = work.experiment.study.testbed
     assert bed is not None
-    for name in bed.chain:
-        if bed.ports[name].mtu is not None:
-            at = ("testbed", "ports", name, "mtu")
-            raise work.doc.error(at, "testpmd: ports have their own MTU; allowed: none given")
     resolved = {name: bed.ports[name].to for name in dict.fromkeys(bed.chain)}
     ports = tuple(resolved.items())
     forwarders = [node for node in work.experiment.nodes if node.nf == "l2fwd"]

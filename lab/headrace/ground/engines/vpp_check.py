@@ -33,12 +33,9 @@ def check_chain(work: Work) -> None:
 
 
 def _check_bed(work: Work) -> None:
+    work.check_no_mtu("vpp")
     bed = work.experiment.study.testbed
     assert bed is not None
-    for name in bed.chain:
-        if bed.ports[name].mtu is not None:
-            at = ("testbed", "ports", name, "mtu")
-            raise work.doc.error(at, "vpp: ports have their own MTU; allowed: none given")
     if len(set(bed.chain)) < 2:
         raise work.doc.error(("testbed", "chain"), "vpp: one port; allowed: two, in and out")
 
