@@ -16,9 +16,9 @@ import pytest
 from headrace.collect.samples import Samples
 from headrace.collect.watch import trial_times
 from support import lab_image
-from support.cluster import OURS, OwnCluster
+from support.cluster import OwnCluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs_root]
+pytestmark = [pytest.mark.slow, pytest.mark.needs_root, pytest.mark.usefixtures("own_state")]
 
 SPEC = """name: read
 deployment: {{hosting: {{kind: appliances, servers: 1}}}}
@@ -62,18 +62,6 @@ def image(cluster: OwnCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield name
     finally:
         lab_image.remove()
-
-
-@pytest.fixture(autouse=True)
-def own_state(
-    cluster: OwnCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    yield
-    if cluster.left():
-        cluster.headrace("clean")
-        cluster.kubectl("delete", "namespaces", "-l", OURS, "--timeout=60s")
 
 
 def measured(cluster: OwnCluster, folder: Path, text: str) -> Path:

@@ -18,9 +18,13 @@ from typing import Any
 import duckdb
 import pytest
 
-from support.cluster import OURS, OwnCluster
+from support.cluster import OwnCluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs_root, pytest.mark.usefixtures("images")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.needs_root,
+    pytest.mark.usefixtures("images", "own_state"),
+]
 
 APPLIANCES = """name: {name}
 deployment: {{hosting: {{kind: appliances, servers: 2}}}}
@@ -41,19 +45,6 @@ measure: {loads: [2k], trial: 1 s}
 warmup: 0.2 s
 ground: {kubernetes: {cpus: 0, pod_cpus: {tester: 1}, nodes: node1}}
 """
-
-
-@pytest.fixture(autouse=True)
-def own_state(
-    cluster: OwnCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
-    """`clean` is to see the runs of these tests only; what one leaves is not the next one's."""
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    yield
-    if cluster.left():
-        cluster.headrace("clean")
-        cluster.kubectl("delete", "namespaces", "-l", OURS, "--timeout=60s")
 
 
 def appliances(

@@ -88,3 +88,16 @@ def images(cluster: OwnCluster) -> None:
 
     names = ("traffic", "nat", "ip-firewall", "l7-cache", "l4-lb", "ids", "headrace")
     cluster.load(*(catalogue.find(name).image for name in names))
+
+
+@pytest.fixture
+def own_state(
+    cluster: OwnCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """`clean` is to see the runs of these tests only; what one leaves is not the next one's."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    yield
+    if cluster.left():
+        cluster.headrace("clean")
+        cluster.kubectl("delete", "namespaces", "-l", OURS, "--timeout=60s")
