@@ -17,6 +17,7 @@ from headrace.record.facts import Facts, LcoreTime
 from headrace.record.verdict import Audit, Finding, Verdict
 
 SENT_LIMIT = 1e-3  # of the packets asked for: that were not sent, or sent without being asked for
+REFUSED_MIN = 1e-3  # lost at maximum rate; with less, the chain took what the generator could make
 STRETCH_LIMIT = 1.01  # of the intended duration,
 STRETCH_SLACK_NS = 10_000_000  # or this, in a trial so short that a scheduler's tick shows
 PREEMPTION_LIMIT = 1e-3  # of the duration, when packets were lost;
@@ -63,6 +64,7 @@ def with_findings(judged: Audit, *more: Finding) -> Audit:
 def _findings(facts: Facts) -> Iterable[Finding]:
     checks = (
         *_sent(facts),
+        _kept(facts),
         _surplus(facts),
         _stretched(facts),
         _stall(facts),
@@ -97,6 +99,38 @@ def _sent(facts: Facts) -> list[Finding]:
         text = f"The source sent {facts.sent} {facts.unit} where {asked} were asked for."
         checks.append(Finding(check="oversent", ok=False, text=text, value=over, limit=SENT_LIMIT))
     return checks
+
+
+def refused(lost: int, sent: int) -> bool:
+    """Whether the chain, and not the generator, set a trial's figure at maximum rate."""
+    return lost > sent * REFUSED_MIN
+
+
+def _kept(facts: Facts) -> Finding | None:
+    """What the tester's own ports did not take. Whose figure a maximum then is shows in what became
+    of the rest; a load that was asked for is not the one that left them."""
+    if facts.kept is None:
+        return None
+    kept, left = facts.kept, facts.sent - facts.kept
+    share, own = f"{kept} of {facts.sent} {facts.unit}", facts.lost - kept
+    chains = facts.kept_by == "chain" or (facts.asked is None and refused(own, left))
+    text = "The tester's ports took all that was sent."
+    if kept:
+        text = f"The tester's ports had no room for {share}"
+    if kept and facts.kept_by == "chain":
+        text += (
+            ": they are memory that the chain shares, and it did not take what was there. That is "
+            "the chain's loss."
+        )
+    elif kept and chains:
+        text += (
+            f"; of the {left} that left them the chain lost {own}: more than it can carry "
+            "reached it."
+        )
+    elif kept:
+        text += ": their loss, and not the chain's."
+    ok = chains or not kept
+    return Finding(check="port", ok=ok, text=text, value=float(kept), limit=0)
 
 
 def _surplus(facts: Facts) -> Finding | None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace.measure.audit import audit
-from headrace.measure.doubts import handed_over, held_back, refused, unrefused
+from headrace.measure.audit import audit, refused
+from headrace.measure.doubts import handed_over, held_back, unrefused
 from headrace.record.account import Account
 from headrace.record.facts import Facts, LcoreTime
 
@@ -83,6 +83,31 @@ def test_one_limit_says_whether_the_chain_refused() -> None:
     judged = audit(facts(asked=None))
     assert unrefused(judged, 10, 1000) is judged
     assert unrefused(judged, 0, 1000).verdict == "generator-bound"
+
+
+# VPP behind memif, half a second at 30.1 Mpps. The port took 27 %, of which VPP lost 10,592.
+BEHIND_A_PORT = {"sent": 15_045_920, "received": 4_090_176, "lost": 10_955_744, "kept": 10_945_152}
+NONE_LOST = {"lost": 10_945_152, "received": 4_100_768}  # of what the port took
+
+
+@pytest.mark.parametrize(
+    ("more", "verdict"),
+    [
+        ({"asked": None}, "ok"),  # the chain lost of what left: more than it carries reached it
+        ({"asked": None, **NONE_LOST}, "generator-bound"),
+        ({"asked": 15_045_920}, "generator-bound"),  # a load that was not the one asked for
+        # The port's memory is the chain's too, which left no room in it.
+        ({"asked": None, "kept_by": "chain", **NONE_LOST}, "ok"),
+        ({"asked": 15_045_920, "kept_by": "chain"}, "ok"),
+        ({"kept": 0, "sent": 1000, "received": 0, "lost": 1000}, "ok"),
+    ],
+)
+def test_a_full_port_binds_where_the_chain_lost_nothing(more: dict[str, Any], verdict: str) -> None:
+    """Each maximum behind a full port was the generator's, also where the chain lost 92 %."""
+    judged = audit(facts(**{**BEHIND_A_PORT, "asked": None, **more}))
+    assert judged.verdict == verdict
+    [finding] = [one for one in judged.findings if one.check == "port"]
+    assert finding.ok == (verdict == "ok") and finding.value == more.get("kept", 10_945_152)
 
 
 def test_a_ring_that_waits_loses_nothing_and_is_no_generators_limit_for_that() -> None:

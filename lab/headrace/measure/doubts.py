@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from headrace.measure.audit import with_findings
+from headrace.measure.audit import REFUSED_MIN, refused, with_findings
 from headrace.measure.outcome import GoalOutcome, Limits
 from headrace.record.rows import Trial
 from headrace.record.text import rate
 from headrace.record.verdict import Audit, Finding
 
 WIRE = "wire-"  # the rings in front of a chain (engine/plan_compiler.py)
-REFUSED_MIN = 1e-3  # lost at maximum rate; with less, the chain took what the generator could make
 SPARE_MIN = 0.05  # with so much to spare the ring is full all the time (docs/design/handover.md)
 GENERATOR_BUSY = 0.95  # of its time; one that the chain holds back finds no room in its ring
 
@@ -30,11 +29,6 @@ def of_maximum(one: Trial) -> Audit:
         return one.audit  # one lcore's time for both: how they share it is what was measured
     busy = max((w.utilisation for w in counters.workers if w.cpu in traffic), default=1.0)
     return held_back(one.audit, busy)
-
-
-def refused(lost: int, sent: int) -> bool:
-    """Whether the chain, and not the generator, set a trial's figure at maximum rate."""
-    return lost > sent * REFUSED_MIN
 
 
 def unrefused(judged: Audit, lost: int, sent: int) -> Audit:

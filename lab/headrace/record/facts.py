@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from headrace.record.account import Account
 from headrace.record.figures import Figures
@@ -51,6 +52,8 @@ class Facts:
     took_s: float | None = None
     behind_s: float | None = None  # at most behind the schedule
     room_s: float | None = None  # what the first queue holds of it
+    kept: int | None = None  # that the tester's ports did not take; they are among the lost
+    kept_by: Literal["tester", "chain"] = "tester"  # whose fault that is
     sink_full: int | None = None  # lost between the chain and what measures it
     undecided: int | None = None  # came so late that nobody can tell them from duplicates
     clocks: Sequence[LcoreTime] = ()

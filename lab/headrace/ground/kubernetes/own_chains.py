@@ -37,7 +37,7 @@ from headrace.ground.kubernetes.nodes import ClusterNodes, in_registry
 from headrace.ground.kubernetes.places import note
 from headrace.ground.kubernetes.pods import namespace_of
 from headrace.ground.kubernetes.waiting import make, wait_ready
-from headrace.ground.wired.ground import links_of, sent_whole
+from headrace.ground.wired.ground import with_ports
 from headrace.host.cluster_owned import Sweep, owned
 from headrace.host.ledger import Ledger
 from headrace.host.programs import find_engine
@@ -233,22 +233,8 @@ class DeployedPods(DeployedEngine):
         return (f"{', '.join(nodes)}: {', '.join(engine.engines)}",)
 
     def seen(self, observation: Observation, reading: Reading) -> Observation:
-        """With what the tester's own ports did: their losses are not the chain's."""
-        counters, facts = observation.figures.counters, observation.facts
-        assert counters is not None
-        out, back = self._ends(observation)
-        refused = sum(
-            outlet.full
-            for replica in counters.replicas
-            for link, outlet in replica.outputs.items()
-            if link in out
-        )
-        facts = replace(
-            facts,
-            sink_full=(facts.sink_full or 0) + sum(counters.ports[end].rx_missed for end in back),
-            more=(*facts.more, sent_whole(refused, facts.sent), *links_of(counters.ports)),
-        )
-        return replace(observation, facts=facts)
+        """Its ports are memory that the chain's pods share, and are to empty."""
+        return with_ports(observation, *self._ends(observation), "chain")
 
     def _ends(self, observation: Observation) -> tuple[set[str], set[str]]:
         """The tester's ports by which these directions leave it and come back."""

@@ -5,8 +5,9 @@ other end of the wires."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from headrace.collect.collector import Targets, WatchedProcess
 from headrace.engine.place import place
@@ -155,36 +156,35 @@ class DeployedWired(DeployedEngine):
         return own.model_copy(update={"processes": (*own.processes, *more)})
 
     def seen(self, observation: Observation, reading: Reading) -> Observation:
-        """Adds what the tester's own ports did: their losses are not the chain's."""
-        counters, facts = observation.figures.counters, observation.facts
-        assert counters is not None
+        """Adds what the tester's own ports did. What a device did not take never reached the chain;
+        memory that both ends share is full where the chain's end does not take what is there."""
         ways = [way for way in self.ways if observation.direction in (way.direction, "both")]
         out = {entry(self.bed.tester, way.direction) for way in ways}
         back = {leaving(self.bed.tester, way.direction) for way in ways}
-        refused = sum(
-            outlet.full
-            for replica in counters.replicas
-            for link, outlet in replica.outputs.items()
-            if link in out
-        )
-        missed = sum(counters.ports[name].rx_missed for name in back)
-        facts = replace(
-            facts,
-            sink_full=(facts.sink_full or 0) + missed,
-            more=(*facts.more, sent_whole(refused, facts.sent), *links_of(counters.ports)),
-        )
-        return replace(observation, facts=facts)
+        shared = all(self.wired.devices[one].socket for one in out)
+        return with_ports(observation, out, back, "chain" if shared else "tester")
 
 
-def sent_whole(refused: int, sent: int) -> Finding:
-    """What the tester's own port did not take never left it."""
-    text = "The tester's ports took all that was sent."
-    if refused:
-        text = (
-            f"The tester's ports had no room for {refused} of {sent} packets: their loss, and not "
-            "the chain's."
-        )
-    return Finding(check="port", ok=not refused, text=text, value=float(refused), limit=0)
+def with_ports(
+    observation: Observation, out: Set[str], back: Set[str], kept_by: Literal["tester", "chain"]
+) -> Observation:
+    """What the tester's ports did by which packets left it and came back."""
+    counters, facts = observation.figures.counters, observation.facts
+    assert counters is not None
+    refused = sum(
+        outlet.full
+        for replica in counters.replicas
+        for link, outlet in replica.outputs.items()
+        if link in out
+    )
+    facts = replace(
+        facts,
+        sink_full=(facts.sink_full or 0) + sum(counters.ports[name].rx_missed for name in back),
+        kept=refused,
+        kept_by=kept_by,
+        more=(*facts.more, *links_of(counters.ports)),
+    )
+    return replace(observation, facts=facts)
 
 
 def links_of(ports: Mapping[str, PortReading]) -> list[Finding]:

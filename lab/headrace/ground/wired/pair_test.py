@@ -9,7 +9,7 @@ from typing import Any
 from headrace.engine.accounts import Way, books, settle
 from headrace.engine.counts import EngineCounts
 from headrace.engine.counts_testdata import counts
-from headrace.ground.wired.ground import links_of, memory_of, sent_whole
+from headrace.ground.wired.ground import links_of, memory_of
 from headrace.ground.wired.pair import beside, clocks_differ, missing
 from headrace.record.counters import PortReading
 from headrace.spec import document
@@ -87,9 +87,6 @@ def test_an_lcore_of_both_is_busy_with_both() -> None:
 
 
 def test_findings_of_ports() -> None:
-    assert sent_whole(0, 10).ok
-    assert not sent_whole(3, 10).ok
-    assert "3 of 10" in sent_whole(3, 10).text
     ports = {
         "left": PortReading(flow_control="off"),
         "right": PortReading(up=False, flow_control="full"),
