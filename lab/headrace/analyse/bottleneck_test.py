@@ -695,3 +695,33 @@ def test_an_interval_is_not_that_of_one_repetition() -> None:
     assert not any("6.10" in text for text in (drawn.headline, *drawn.reasons))
     both = [one.model_copy(update={"capacity": capacity}) for one in (first, second)]
     assert pipe_of(both, []).part("acl+lb+l3fwd").sampled is not None
+
+
+def test_of_two_repetitions_the_capacity_is_neithers_alone() -> None:
+    """The slower of the two stood in the headline, with its own interval, and the median of both
+    in the table beside it."""
+
+    def sampled(cycles: float, pps: float) -> Capacity:
+        one = PartCapacity(
+            name="acl+lb+l3fwd", role="chain", cpus=(2,), tsc_hz=TSC_HZ, clock_hz=TSC_HZ,
+            pps=Interval(value=pps, low=pps - 1, high=pps + 1), quiet_share=0.5, slices=40,
+            cycles_per_packet=Interval(value=cycles, low=cycles - 1, high=cycles + 1),
+        )  # fmt: skip
+        return Capacity(parts=(one,), narrowest=one.name, pps=one.pps, trials=1)
+
+    loads = (5 * MPPS, 5 * MPPS, 5 * MPPS)
+    slow, fast, fastest = (
+        one.model_copy(update={"capacity": capacity})
+        for one, capacity in zip(
+            repeated(*loads),
+            (sampled(400, 6 * MPPS), sampled(300, 8 * MPPS), sampled(240, 10 * MPPS)),
+            strict=True,
+        )
+    )
+    two = pipe_of([fast, slow], []).part("acl+lb+l3fwd").sampled
+    assert two is not None
+    assert two.cycles_per_packet == Interval(value=350, low=299, high=401)
+    assert two.pps == Interval(value=7 * MPPS, low=6 * MPPS - 1, high=8 * MPPS + 1)
+    assert two.slices == 80
+    three = pipe_of([fastest, slow, fast], []).part("acl+lb+l3fwd").sampled
+    assert three is not None and three.cycles_per_packet.value == 300

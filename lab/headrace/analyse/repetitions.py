@@ -4,16 +4,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
 
 from headrace.analyse.capacity import CapacityCost, Part, carried_pps, parts_of
 from headrace.analyse.units import percent
+from headrace.record.estimates import Interval, PartCapacity
 from headrace.record.rows import Measurement
 from headrace.record.segments import Limit
 from headrace.record.verdict import Audit, worst
-
-T = TypeVar("T")
 
 
 def together(repetitions: Sequence[Measurement]) -> Measurement:
@@ -99,7 +97,7 @@ def _join(parts: Sequence[Part], proof_pps: float) -> Part:
     sampled = [p.sampled for p in ran if p.sampled is not None]
     capacity = _median(p.capacity_pps for p in ran)
     if len(sampled) == len(ran):
-        middle = median_low(sampled, key=lambda one: one.pps.value)
+        middle = _middle(sampled)
         again = {"sampled": middle, "capacity_pps": middle.pps.value}
     else:  # the interval of those that have one is not of the others
         proven = None if capacity is None else max(capacity, proof_pps)
@@ -135,9 +133,26 @@ def _costs(each: Sequence[tuple[CapacityCost, ...]]) -> tuple[CapacityCost, ...]
     )
 
 
-def median_low(items: Sequence[T], key: Callable[[T], float]) -> T:
-    """The one in the middle; of an even number the lower of the two."""
-    return sorted(items, key=key)[(len(items) - 1) // 2]
+def _middle(sampled: Sequence[PartCapacity]) -> PartCapacity:
+    """The one in the middle; of an even number what lies between the two, over both intervals."""
+    ordered = sorted(sampled, key=lambda one: one.pps.value)
+    low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+    if low is high:
+        return low
+    return low.model_copy(
+        update={
+            "cycles_per_packet": _between(low.cycles_per_packet, high.cycles_per_packet),
+            "pps": _between(low.pps, high.pps),
+            "clock_hz": max(low.clock_hz, high.clock_hz),
+            "quiet_share": (low.quiet_share + high.quiet_share) / 2,
+            "slices": low.slices + high.slices,
+            "at_limit": low.at_limit and high.at_limit,
+        }
+    )
+
+
+def _between(a: Interval, b: Interval) -> Interval:
+    return Interval(value=(a.value + b.value) / 2, low=min(a.low, b.low), high=max(a.high, b.high))
 
 
 def _median(values: Iterable[float | None]) -> float | None:
