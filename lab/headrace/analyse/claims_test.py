@@ -19,7 +19,7 @@ from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.claim import JudgedClaim
 from headrace.record.rows import Result
 from headrace.record.testdata import environment
-from headrace.record.verdict import Audit, Verdict
+from headrace.record.verdict import Audit, Finding, Verdict
 from headrace.report.claims import sections as claims_section
 from headrace.report.document_model import Table
 from headrace.spec import document
@@ -332,3 +332,57 @@ def test_a_point_that_is_not_there_gives_the_reason(tmp_path: Path) -> None:
     for where, why in whys.items():
         one = claim(f"select max(load_pps) from results where {where}", expected=1)
         assert judged(bundle, one).why == why
+
+
+def doubted(pps: float, *checks: str, verdict: Verdict = "suspect") -> Result:
+    failed = tuple(Finding(check=check, ok=False, text=f"{check}.") for check in checks)
+    fine = Finding(check="late", ok=True, text="None was late.")
+    return row("rtc", pps).model_copy(
+        update={"audit": Audit(verdict=verdict, findings=(*failed, fine))}
+    )
+
+
+def numbered(rows: list[Result]) -> list[Result]:
+    return [one.model_copy(update={"repetition": n}) for n, one in enumerate(rows, 1)]
+
+
+FAST = "SELECT median(throughput_pps) > 1e6 FROM results"
+
+
+@pytest.mark.parametrize(
+    ("rows", "verdict"),
+    [
+        ([doubted(2e6, "preemption", "alone")] * 6, "confirmed"),
+        ([doubted(5e5, "standstill")] * 6, "contradicted"),
+        ([doubted(2e6, "preemption")] * 5, "not-comparable"),  # five may agree by chance
+        ([doubted(2e6, "preemption")] * 8 + [doubted(9e5, "pace")], "not-comparable"),
+        ([doubted(2e6, "preemption")] * 5 + [doubted(2e6, "preemption", "late")], "not-comparable"),
+        ([doubted(2e6, "late")] * 6, "not-comparable"),
+        ([doubted(2e6, "stall", verdict="invalid")] * 6, "not-comparable"),
+        ([doubted(2e6, "preemption")] * 5 + [row("rtc", 2e6)], "confirmed"),
+    ],
+)
+def test_rows_that_were_disturbed_judge_where_each_of_six_repetitions_agrees(
+    tmp_path: Path, rows: list[Result], verdict: str
+) -> None:
+    one = judged(bundle_of(tmp_path, *numbered(rows)), claim(FAST, expected=True))
+    assert one.verdict == verdict
+    if verdict != "not-comparable":
+        assert one.why == "Each of 6 repetitions on a disturbed machine says so."
+
+
+@pytest.mark.parametrize(
+    ("of", "checks", "verdict"),
+    [
+        ("cycles", ["generator-limit"], "confirmed"),
+        ("cycles", ["generator-limit", "sink"], "confirmed"),
+        ("rate", ["generator-limit"], "not-comparable"),
+        ("cycles", ["generator-limit", "late"], "not-comparable"),
+    ],
+)
+def test_cycles_are_the_same_where_the_generator_was_the_limit(
+    tmp_path: Path, of: str, checks: list[str], verdict: str
+) -> None:
+    rows = numbered([doubted(2e6, *checks, verdict="generator-bound")] * 2)
+    one = judged(bundle_of(tmp_path, *rows), claim(FAST, expected=True, of=of))
+    assert one.verdict == verdict and (one.why is None) == (verdict == "confirmed")

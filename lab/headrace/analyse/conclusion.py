@@ -20,8 +20,9 @@ from headrace.analyse.units import ns, plural, pps, significant
 from headrace.record.estimates import Capacity, Interval, Paired
 from headrace.record.frozen import Record
 from headrace.record.rows import Trial
+from headrace.record.verdict import DISTURBANCES
 
-DISTURBING = frozenset({"preemption", "standstill", "stall", "search", "pace", "alone"})
+DISTURBING = DISTURBANCES | {"search"}
 CAUSE = 0.25  # of a difference: a cost that makes less of it is not its cause
 OFFSET = 0.05  # of what a cost saves: where others take back more than that, it is said
 

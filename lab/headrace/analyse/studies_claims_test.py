@@ -125,8 +125,8 @@ def row(one: Experiment, goal: str, load: float, slower: float, draw: random.Ran
         chain=one.chain, direction="forward", repetition=1, execution=one.execution.name,
         workload=one.workload_name, goal=goal, load_pps=load, throughput_pps=pps,
         throughput_gbps_l1=pps * (frame + 20) * 8e-9, throughput_gbps_l2=pps * frame * 8e-9,
-        offered_pps=pps, sent_pps=pps, received_pps=pps, loss_ratio=lost, received=PACKETS,
-        frame_bytes_mean=frame, nf_cycles=nf_cycles,
+        offered_pps=pps, sent_pps=pps, received_pps=pps, loss_ratio=lost, sent=PACKETS,
+        received=PACKETS, frame_bytes_mean=frame, nf_cycles=nf_cycles,
         ipdv_ns_mean=60 * slower * draw.uniform(0.8, 1.2), audit=Audit(verdict="ok", findings=(
             Finding(check="updates", ok=True, text="", value=pps),)),
         latency_ns=LatencyNs(**latency),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,14 +29,12 @@ _FIRST = {
     "threads": 1,
 }
 _LAST = ("enable_external_access = false", "lock_configuration = true")
-# A trial whose audit had something to say; predicted and published rows have no audit.
-_TRUSTED = "ground <> 'measured' OR audit.verdict = 'ok'"
 
 
 class Ask(Protocol):
-    """SQL -> the first rows. `without`: as if this repetition had not been measured."""
+    """SQL -> the first rows. `only`: as if no other repetitions had been measured."""
 
-    def __call__(self, sql: str, without: int | None = None) -> list[tuple[Any, ...]]: ...
+    def __call__(self, sql: str, only: Collection[int] | None = None) -> list[tuple[Any, ...]]: ...
 
 
 class QueryError(Exception):
@@ -44,23 +42,36 @@ class QueryError(Exception):
 
 
 @contextlib.contextmanager
-def rows_of(bundle: Path | None, *, trusted: bool = False) -> Iterator[Ask]:
-    """None: the tables without rows. `trusted`: without measured rows that an audit doubts."""
+def rows_of(bundle: Path | None, *, despite: Collection[str] | None = None) -> Iterator[Ask]:
+    """None: the tables without rows. `despite`: of measured rows those alone that an audit doubts
+    for nothing, or by these checks alone."""
     import duckdb
 
     with duckdb.connect(config=_FIRST) as db:
         for name, model in MODELS.items():
             _load(db, name, model, bundle)
-            if trusted:
-                db.execute(f"DELETE FROM {name} WHERE NOT ({_TRUSTED})")
+            if despite is not None:
+                db.execute(f"DELETE FROM {name} WHERE NOT ({_trusted(despite)})")
         _load_calibration(db, bundle)
         for setting in _LAST:
             db.execute(f"SET {setting}")
 
-        def ask(sql: str, without: int | None = None) -> list[tuple[Any, ...]]:
-            return _asked(db, sql) if without is None else _asked_without(db, sql, without)
+        def ask(sql: str, only: Collection[int] | None = None) -> list[tuple[Any, ...]]:
+            return _asked(db, sql) if only is None else _asked_of(db, sql, only)
 
         yield ask
+
+
+def _trusted(despite: Collection[str]) -> str:
+    """Predicted and published rows have no audit."""
+    checks = ", ".join(f"'{check}'" for check in sorted(despite))
+    failed = "list_filter(audit.findings, lambda f: NOT f.ok)"
+    others = f"list_filter({failed}, lambda f: f.check NOT IN ({checks}))" if checks else failed
+    doubted = "audit.verdict IN ('suspect', 'generator-bound')"
+    return (
+        "ground <> 'measured' OR audit.verdict = 'ok' "
+        f"OR ({doubted} AND len({failed}) > 0 AND len({others}) = 0)"
+    )
 
 
 def _load_calibration(db: Any, bundle: Path | None) -> None:
@@ -93,13 +104,14 @@ def _load(db: Any, name: str, model: type[BaseModel], bundle: Path | None) -> No
         db.execute(f"ALTER TABLE {name} ADD COLUMN {column} {types[column]}")
 
 
-def _asked_without(db: Any, sql: str, repetition: int) -> list[tuple[Any, ...]]:
+def _asked_of(db: Any, sql: str, repetitions: Collection[int]) -> list[tuple[Any, ...]]:
     """The rows are there again afterwards."""
+    kept = ", ".join(f"{number:d}" for number in sorted(repetitions))
     db.execute("BEGIN TRANSACTION")
     try:
         for name in MODELS:
             db.execute(
-                f"DELETE FROM {name} WHERE ground = 'measured' AND repetition = {repetition:d}"
+                f"DELETE FROM {name} WHERE ground = 'measured' AND repetition NOT IN ({kept})"
             )
         return _asked(db, sql)
     finally:

@@ -15,6 +15,8 @@ Verdict = Literal["ok", "generator-bound", "suspect", "invalid", "not-audited"]
 
 # From best to worst.
 VERDICTS: tuple[Verdict, ...] = ("ok", "not-audited", "suspect", "generator-bound", "invalid")
+# Checks that fail by what others do on the machine: it comes and goes, and wrongs no side for good.
+DISTURBANCES = frozenset({"preemption", "standstill", "stall", "pace", "alone"})
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:

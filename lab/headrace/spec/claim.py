@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -44,7 +44,8 @@ class Claim(Spec):
     `published` value (of `paper`, unless that is the study's) or the `expected` one: a number,
     within `tolerance` of it; [least, most]; true, false or text, which must be equal. A query
     that gives nothing, a need that this machine does not meet, and `unlike` (why nobody's figure
-    may be held against this one) make a claim not comparable.
+    may be held against this one) make a claim not comparable. A claim is `of` a rate, or of the
+    cycles of packets: these are the same when the generator was the limit.
     """
 
     text: Annotated[str, Field(min_length=1)]
@@ -52,6 +53,7 @@ class Claim(Spec):
     published: Value | None = None
     expected: Value | None = None
     tolerance: Annotated[Ratio, Field(ge=0)] = 0.0
+    of: Literal["rate", "cycles"] = "rate"
     unit: str = ""
     paper: str | None = None
     needs: tuple[Needs, ...] = ()
