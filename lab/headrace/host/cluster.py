@@ -124,27 +124,29 @@ class Cluster:
         return answer
 
     def create(self, body: Mapping[str, Any]) -> None:
+        """The answer is the object again, and is not made one of the client's models: of a large
+        pod that takes longer than to ask for it."""
         kind, metadata = str(body["kind"]), body["metadata"]
         name, namespace = metadata["name"], metadata.get("namespace")
         core = self._core
         if kind == "Namespace":
-            work = partial(core.create_namespace, body, **_WITHIN)
+            work = partial(core.create_namespace, body, **_RAW)
         elif kind == "Pod":
-            work = partial(core.create_namespaced_pod, namespace, body, **_WITHIN)
+            work = partial(core.create_namespaced_pod, namespace, body, **_RAW)
         elif kind == "ConfigMap":
-            work = partial(core.create_namespaced_config_map, namespace, body, **_WITHIN)
+            work = partial(core.create_namespaced_config_map, namespace, body, **_RAW)
         elif kind == "Job":
             batch = self._kubernetes.client.BatchV1Api(core.api_client)
-            work = partial(batch.create_namespaced_job, namespace, body, **_WITHIN)
+            work = partial(batch.create_namespaced_job, namespace, body, **_RAW)
         elif kind == "DaemonSet":
             apps = self._kubernetes.client.AppsV1Api(core.api_client)
-            work = partial(apps.create_namespaced_daemon_set, namespace, body, **_WITHIN)
+            work = partial(apps.create_namespaced_daemon_set, namespace, body, **_RAW)
         else:
             assert kind == "NetworkAttachmentDefinition", kind
             custom = self._kubernetes.client.CustomObjectsApi(core.api_client)
             make = custom.create_namespaced_custom_object
-            work = partial(make, *_ATTACHMENTS[:2], namespace, _ATTACHMENTS[2], body, **_WITHIN)
-        self.ask(f"{kind.lower()} {name}", work)
+            work = partial(make, *_ATTACHMENTS[:2], namespace, _ATTACHMENTS[2], body, **_RAW)
+        self.read(f"{kind.lower()} {name}", work)
 
     def nodes(self) -> list[dict[str, Any]]:
         return list(self.read("nodes", partial(self._core.list_node, **_RAW))["items"])

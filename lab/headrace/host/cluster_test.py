@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A way to the API server that is cut: nothing answers, and nothing is refused."""
+"""A way to the API server that is cut: nothing answers, and nothing is refused. An API server that
+answers: objects are made, or refused in its words."""
 
 from __future__ import annotations
 
+import json
 import socket
+import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +23,7 @@ apiVersion: v1
 kind: Config
 current-context: c
 contexts: [{{name: c, context: {{cluster: c, user: u}}}}]
-clusters: [{{name: c, cluster: {{server: "https://127.0.0.1:{port}"}}}}]
+clusters: [{{name: c, cluster: {{server: "{server}"}}}}]
 users: [{{name: u, user: {{token: t}}}}]
 """
 
@@ -42,10 +47,70 @@ def test_a_command_is_not_waited_for_where_the_way_is_cut(
     silent: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("kubernetes")
-    (tmp_path / "config").write_text(KUBECONFIG.format(port=silent))
+    (tmp_path / "config").write_text(KUBECONFIG.format(server=f"https://127.0.0.1:{silent}"))
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setitem(cluster._WITHIN, "_request_timeout", (0.5, 0.5))
     begun = time.monotonic()
     with pytest.raises(HeadraceError, match=r"^Kubernetes: version: https://127\.0\.0\.1:"):
         cluster.Cluster(kubeconfig=str(tmp_path / "config")).execute("n", "p", "c", ["true"])
     assert time.monotonic() - begun < 10  # the kernel would try for two minutes
+
+
+class FakeApi(ThreadingHTTPServer):
+    """It notes what is asked for, and gives the answers that it has."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), FakeApiAnswer)
+        self.asked: list[tuple[str, Any]] = []
+        self.answer: tuple[int, Any] = (201, {})
+
+
+class FakeApiAnswer(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: FakeApi
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.asked.append((self.path, json.loads(body)))
+        status, answer = self.server.answer
+        data = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
+    pytest.importorskip("kubernetes")
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with FakeApi() as server:
+        config = KUBECONFIG.format(server=f"http://127.0.0.1:{server.server_port}")
+        (tmp_path / "config").write_text(config)
+        threading.Thread(target=server.serve_forever).start()
+        yield server
+        server.shutdown()
+
+
+POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "n"}}
+
+
+def test_an_object_is_sent_as_it_is(api: FakeApi, tmp_path: Path) -> None:
+    """The answer is taken whatever fields of a pod it lacks: nothing of it is looked at."""
+    api.answer = (201, {"kind": "Pod", "spec": {}})
+    there = cluster.Cluster(kubeconfig=str(tmp_path / "config"))
+    there.create(POD)
+    network = {**POD, "apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition"}
+    there.create(network)
+    networks = "/apis/k8s.cni.cncf.io/v1/namespaces/n/network-attachment-definitions"
+    assert api.asked == [("/api/v1/namespaces/n/pods", POD), (networks, network)]
+
+
+def test_an_object_is_refused_in_the_servers_words(api: FakeApi, tmp_path: Path) -> None:
+    api.answer = (403, {"kind": "Status", "message": "pods is\nforbidden"})
+    with pytest.raises(HeadraceError, match=r"^Kubernetes: pod p: pods is forbidden$"):
+        cluster.Cluster(kubeconfig=str(tmp_path / "config")).create(POD)
