@@ -176,6 +176,9 @@ def bridge_netfilter(e: Evidence) -> Iterator[Diagnosis]:
             place="bridges",
             text="netfilter sees each packet that is bridged: "
             + ", ".join(f"{packets:.0f} of {bridge}" for bridge, packets in busy.items()),
+            evidence=("kube-proxy's and network policies' rules are among those of a node",)
+            if e.pods
+            else (),
             remedy="sysctl net.bridge.bridge-nf-call-iptables=0 (and -ip6tables, -arptables), "
             "unless rules depend on it",
         )

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules on pods: where a node put their CPUs, memory and devices against each other, and what it
-stopped (the kubelet's CPU, memory and topology managers)."""
+stopped (the kubelet's CPU, memory and topology managers); what of the cluster's own network is on
+the packets' way."""
 
 from __future__ import annotations
 
@@ -8,9 +9,13 @@ from collections.abc import Iterator
 
 from headrace.analyse.diagnosis import Diagnosis, Weight
 from headrace.analyse.rule_evidence import Evidence
+from headrace.analyse.rules_kernel import MIN_PACKETS
 from headrace.analyse.rules_machine import THROTTLED
 from headrace.analyse.units import percent
 from headrace.record.pods import PodPlace
+
+_CLUSTER_DEVICE = "eth0"  # as the kubelet's runtime calls a pod's own (CRI)
+_BESIDE = 0.05  # of a pod's packets: probes and name servers are far less
 
 
 def _places(e: Evidence) -> Iterator[tuple[str, PodPlace]]:
@@ -29,6 +34,8 @@ def misaligned(e: Evidence) -> Iterator[Diagnosis]:
         parts = [f"{address} is on NUMA node {node}" for address, node in sorted(wrong.items())]
         if pod.exclusive and len(pod.cpu_nodes) > 1:
             parts.append("its CPUs are on several")
+        if pod.cpu_nodes and pod.memory_nodes and not set(pod.cpu_nodes) & set(pod.memory_nodes):
+            parts.append(f"its memory is on {', '.join(map(str, pod.memory_nodes))} only")
         if parts:
             yield Diagnosis(
                 rule="pod-misaligned",
@@ -78,4 +85,26 @@ def throttled(e: Evidence) -> Iterator[Diagnosis]:
             )
 
 
-RULES = (misaligned, shared_cpus, throttled)
+def cluster_network(e: Evidence) -> Iterator[Diagnosis]:
+    """The CNI plugin's network, its policies and kube-proxy's rules are in each packet's way there;
+    chains are wired past it."""
+    received = e.virtualization.change("rx_packets")
+    for pod in {name for name, _ in _places(e)}:
+        own = {p: n for p, n in received.items() if p.startswith(f"{pod}/")}
+        whole, by = sum(own.values()), own.get(f"{pod}/{_CLUSTER_DEVICE}", 0.0)
+        if by >= MIN_PACKETS and by >= _BESIDE * whole:
+            yield Diagnosis(
+                rule="pod-cluster-network",
+                weight=Weight.SHORTAGE,
+                share=by / whole,
+                place=pod,
+                text=f"{percent(by / whole, 2)} of the packets that pod {pod} received came by the "
+                f"cluster's own network ({_CLUSTER_DEVICE}), which the CNI plugin, its policies "
+                "and kube-proxy's rules are a part of",
+                evidence=(f"{by:.0f} of {whole:.0f} packets",),
+                remedy="routes by the chain's own interfaces (network attachments), and peers "
+                "called by their addresses there instead of by a Service",
+            )
+
+
+RULES = (misaligned, shared_cpus, throttled, cluster_network)
