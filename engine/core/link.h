@@ -36,8 +36,8 @@ struct link {
 	void *state;
 	uint16_t n_rxq, n_txq; /* how many readers and writers the plan has; set before init */
 	uint16_t opened_txq;   /* engine's: transmit queues handed out so far */
-	int reader;            /* engine's: the segment that reads it, -1 when none does */
 	bool wait;             /* set by init: writers keep what the link does not take */
+	bool spare;            /* set by init: a later plan may have others read and write it */
 	int socket_id;
 	uint16_t port_id; /* ethdev port, when the link is one */
 	struct rte_mempool *pool;
@@ -108,6 +108,7 @@ struct link_ops {
 	 */
 	uint32_t (*written)(const struct link *l, uint16_t queue);
 	bool (*taken)(const struct link *l, uint16_t queue, uint32_t mark);
+	uint32_t (*waiting)(const struct link *l, uint16_t queue); /* packets in it */
 
 	/* Control thread. */
 	json_t *(*stats)(struct link *l);

@@ -10,9 +10,12 @@
 
 #include "core/link.h"
 
+#define SPARE_MAX 64
+
 struct ring_conf {
 	uint64_t size;
 	uint32_t on_full;
+	uint64_t spare;
 };
 
 enum { ON_FULL_DROP, ON_FULL_WAIT };
@@ -27,6 +30,10 @@ static const struct param ring_params[] = {
 	 .offset = offsetof(struct ring_conf, on_full),
 	 .doc = "drop, as a NIC's receive queue does, or wait: the writer stops polling its inputs "
 		"until there is room"},
+	{.name = "spare", .type = PARAM_UINT, .offset = offsetof(struct ring_conf, spare),
+	 .max = SPARE_MAX, .def = "0", .unit = "replicas",
+	 .doc = "a plan that a running engine takes may have other segments write it, and others of so many "
+		"replicas read it, or none for now; 0: it stays between those that it is between"},
 	{0},
 };
 
@@ -54,14 +61,17 @@ static void ring_fini(struct link *l)
 static int ring_init(struct link *l, struct err *err)
 {
 	const struct ring_conf *c = l->conf;
-	/* Several writers share each ring; a single one needs no atomic operation. */
-	unsigned int flags = RING_F_SC_DEQ | RING_F_EXACT_SZ | (l->n_txq == 1 ? RING_F_SP_ENQ : 0);
+	/* Several writers share each ring; a single one, where it stays so, needs no atomic operation. */
+	unsigned int flags = RING_F_SC_DEQ | RING_F_EXACT_SZ |
+			     (l->n_txq == 1 && !c->spare ? RING_F_SP_ENQ : 0);
 	struct ring_state *s;
 	char name[RTE_RING_NAMESIZE];
 
-	if (!l->n_rxq || !l->n_txq)
+	if (!l->n_rxq != !l->n_txq || (!l->n_rxq && !c->spare))
 		return err_set(err, EINVAL, "", "a ring needs a %s: no segment names it",
 			       l->n_rxq ? "writer" : "reader");
+	l->spare = c->spare;
+	l->n_rxq = RTE_MAX(l->n_rxq, (uint16_t)c->spare);
 	s = calloc(1, sizeof(*s) + l->n_rxq * sizeof(s->rings[0]));
 	if (!s)
 		return err_set(err, ENOMEM, "", "out of memory");
@@ -124,6 +134,13 @@ static bool ring_taken(const struct link *l, uint16_t queue, uint32_t mark)
 	return (int32_t)(__atomic_load_n(&s->rings[queue]->cons.tail, __ATOMIC_ACQUIRE) - mark) >= 0;
 }
 
+static uint32_t ring_waiting(const struct link *l, uint16_t queue)
+{
+	const struct ring_state *s = l->state;
+
+	return rte_ring_count(s->rings[queue]);
+}
+
 static json_t *ring_stats(struct link *l)
 {
 	const struct ring_conf *c = l->conf;
@@ -158,6 +175,7 @@ static const struct link_ops ring_ops = {
 	.tx = ring_tx,
 	.written = ring_written,
 	.taken = ring_taken,
+	.waiting = ring_waiting,
 	.stats = ring_stats,
 };
 LINK_REGISTER(ring_ops)

@@ -17,13 +17,13 @@
 #include "core/setup/elastic_move.h"
 #include "core/setup/engine.h"
 #include "elastic_by_address.h"
+#include "elastic_plan.h"
 #include "elastic_traffic.h"
 #include "test_eal.h"
 #include "virtual_tsc.h"
 
 #define STEPS 1500
 #define PACKETS 72 /* outward, in each step, at most */
-#define REPLICAS 4
 #define FLOWS 65536
 #define STEP_CYCLES (3u << 20)
 #define VIRTUAL_START (1ull << 44) /* each run has the same times */
@@ -49,7 +49,9 @@ static unsigned int next_in[TRAFFIC_LINKS], fed; /* packets, by what has been le
 static unsigned int schedule, step_now;
 static bool recording;
 static struct elastic_moved in_all; /* and as many changes */
-static unsigned int changes_made;
+static unsigned int changes_made, partitions_made;
+static uint64_t packets_held; /* that waited while segments changed */
+static bool partitions;       /* changes are of them, too */
 
 /* An assertion must not leave the test while time stands still, as cmocka reads clocks. */
 static void must(bool ok, const char *what)
@@ -128,50 +130,13 @@ static const struct link_ops mem_ops = {
 };
 LINK_REGISTER(mem_ops)
 
-#define RING "{\"type\":\"ring\",\"params\":{\"size\":128,\"on_full\":\"wait\"}}"
-#define MEM "{\"type\":\"mem\"}"
-#define PLAN                                                                                       \
-	"{\"engine\":{\"hugepages\":false,\"mbufs\":8191},\"links\":{\"outward\":" MEM ",\"answers\":" MEM \
-	",\"left\":" MEM ",\"back\":" MEM ",\"wire\":" RING ",\"in\":" RING ",\"away\":" RING       \
-	",\"home\":" RING "},\"nfs\":{\"first\":{\"type\":\"%s\"},"                                 \
-	"\"acl\":{\"type\":\"acl\",\"params\":{\"rules\":[{\"action\":\"deny\",\"dport\":[6]},"      \
-	"{\"action\":\"permit\"}]}},"                                                              \
-	"\"nat\":{\"type\":\"nat\",\"params\":{\"seed\":1,\"pool\":[\"192.0.2.1\",\"192.0.2.2\"],"  \
-	"\"udp_timeout_s\":0.2,\"transitory_timeout_s\":0.1,"          \
-	"\"established_timeout_s\":0.2,"                                                             \
-	"\"fragment_timeout_s\":0.1,\"sessions\":20000}},"                                         \
-	"\"fw\":{\"type\":\"firewall\",\"params\":{\"rules\":[{\"action\":\"permit\"}],\"flows\":20000,"  \
-	"\"udp_timeout_s\":0.2,\"syn_timeout_s\":0.1,\"closing_timeout_s\":0.1,"                   \
-	"\"fragment_timeout_s\":0.1,\"half_open\":8000}},"                                         \
-	"\"lb\":{\"type\":\"lb\",\"params\":{\"table_size\":251,\"idle_timeout_s\":0.2,"            \
-	"\"flows\":20000,\"vips\":[{\"address\":\"203.0.113.1\",\"backends\":[{\"address\":"        \
-	"\"198.51.100.1\"},{\"address\":\"198.51.100.2\"}]}]}},"                                    \
-	"\"mon\":{\"type\":\"monitor\",\"params\":{\"idle_timeout_s\":0.1,\"flows\":20000}}},"      \
-	"\"segments\":[{\"name\":\"ends\",\"cpus\":[0],\"inputs\":["                               \
-	"{\"link\":\"outward\",\"to\":\"link:wire\"},{\"link\":\"answers\",\"to\":\"link:in\","     \
-	"\"direction\":\"reverse\"},{\"link\":\"away\",\"to\":\"link:left\"},"                     \
-	"{\"link\":\"home\",\"to\":\"link:back\"}]},"                                              \
-	"{\"name\":\"chain\",\"elastic\":4,\"cpus\":%s,\"burst\":%u,\"inputs\":["                  \
-	"{\"link\":\"wire\",\"to\":\"first\"},{\"link\":\"in\",\"to\":\"mon\",\"direction\":"       \
-	"\"reverse\"}],\"nodes\":{"                                                                \
-	"\"first\":{\"forward\":{\"out\":\"acl\"},\"reverse\":{\"out\":\"link:home\"}},"           \
-	"\"acl\":{\"forward\":{\"pass\":\"nat\"},\"reverse\":{\"pass\":\"first\"}},"               \
-	"\"nat\":{\"forward\":{\"out\":\"fw\"},\"reverse\":{\"out\":\"acl\"}},"                    \
-	"\"fw\":{\"forward\":{\"pass\":\"lb\"},\"reverse\":{\"pass\":\"nat\"}},"                   \
-	"\"lb\":{\"forward\":{\"out\":\"mon\"},\"reverse\":{\"out\":\"fw\"}},"                     \
-	"\"mon\":{\"forward\":{\"out\":\"link:away\"},\"reverse\":{\"out\":\"lb\"}}}}]}"
+/* As the run that is on begins; the first function keeps what it keeps by flow, or by an address. */
+static struct elastic_partition begins = {.first = "null", .elastic = true, .burst = 32, .replicas = {1}};
 
-/* The first function: what it keeps is by flow, or by an address. */
-static const char *first_function = "null";
-
-static json_t *plan_json(unsigned int replicas, unsigned int burst)
+static json_t *plan_json(const struct elastic_partition *p)
 {
-	static const char *const cpus[] = {"[0]", "[0,0]", "[0,0,0]", "[0,0,0,0]"};
-	char text[4096];
-	json_t *json;
+	json_t *json = elastic_plan(p);
 
-	snprintf(text, sizeof(text), PLAN, first_function, cpus[replicas - 1], burst);
-	json = json_loads(text, 0, NULL);
 	must(json, "the plan is not JSON");
 	return json;
 }
@@ -219,61 +184,83 @@ static void begin(struct worker *w)
 	slicer_begin(&w->slicer, &w->clock, NULL, w->replicas, w->n_replicas);
 }
 
-/* A replica more or fewer, or buckets to others. */
-static void change(struct engine *e, unsigned int *replicas, unsigned int burst)
+/* Replicas more or fewer, and, where the run is of them, other segments. */
+static int change_plan(struct engine *e, struct elastic_partition *p, struct err *err)
+{
+	json_t *json, *reply = NULL;
+	int rc;
+
+	if (partitions)
+		p->cuts = pick(1 << (ELASTIC_FUNCTIONS - 1));
+	for (unsigned int i = 0; i < ELASTIC_FUNCTIONS; i++)
+		p->replicas[i] = 1 + pick(ELASTIC_MOST);
+	json = plan_json(p);
+	rc = engine_replan(e, json, ELASTIC_WITHIN_MS, &reply, err);
+	begin(e->workers);
+	if (json_object_get(reply, "partition")) {
+		partitions_made++;
+		packets_held += (uint64_t)json_integer_value(
+			json_object_get(json_object_get(reply, "partition"), "waited"));
+	}
+	json_decref(reply);
+	json_decref(json);
+	return rc;
+}
+
+/* Of one of its segments, at random. */
+static int change_buckets(struct engine *e, struct err *err)
 {
 	struct elastic_moved moved = {0};
-	struct err err = {0};
+	unsigned int s = 1 + pick(e->plan->n_segments - 1);
 	uint8_t to[PKT_BUCKETS];
 	int rc;
 
-	changes_made++;
-	if (!pick(3)) {
-		json_t *json, *reply = NULL;
-
-		*replicas = 1 + pick(REPLICAS);
-		json = plan_json(*replicas, burst);
-		rc = engine_replan(e, json, ELASTIC_WITHIN_MS, &reply, &err);
-		begin(e->workers);
-		json_decref(reply);
-		json_decref(json);
-	} else {
-		for (unsigned int b = 0; b < PKT_BUCKETS; b++)
-			to[b] = pick(4) ? e->elastic[1]->owners[b] : (uint8_t)pick(*replicas);
-		rc = elastic_move(e, 1, to, ELASTIC_WITHIN_MS, &moved, &err);
-	}
+	for (unsigned int b = 0; b < PKT_BUCKETS; b++)
+		to[b] = pick(4) ? e->elastic[s]->owners[b] : (uint8_t)pick(e->plan->segments[s].n_cpus);
+	rc = elastic_move(e, s, to, ELASTIC_WITHIN_MS, &moved, err);
 	in_all.buckets += moved.buckets;
 	in_all.waited += moved.waited;
+	return rc;
+}
+
+static void change(struct engine *e, struct elastic_partition *p)
+{
+	struct err err = {0};
+	int rc;
+
+	changes_made++;
+	rc = !p->elastic || !pick(3) ? change_plan(e, p, &err) : change_buckets(e, &err);
 	must_do(rc, &err);
+}
+
+static void count_node(unsigned int i, const struct node *n)
+{
+	now->in[i] += n->stats.in;
+	now->held[i] += n->stats.held;
+	now->aborted[i] += ends_sum(&n->stats.aborted);
+	for (unsigned int k = 0; k < 4; k++)
+		now->out[i][k] += n->stats.out[k];
+	for (unsigned int k = 0; k < NF_DROPS_MAX; k++)
+		now->dropped[i][k] += ends_sum(&n->stats.dropped[k]);
+	for (unsigned int k = 0; k < NF_COUNTERS_MAX; k++)
+		now->counts[i][k] += n->worker->counters[k];
 }
 
 static void count(const struct engine *e)
 {
-	for (unsigned int r = 0; r < REPLICAS; r++)
-		for (unsigned int i = 0; i < e->plan->n_nfs; i++) {
-			const struct node *n = &e->replicas[1][r]->nodes[i];
-
-			now->in[i] += n->stats.in;
-			now->held[i] += n->stats.held;
-			now->aborted[i] += ends_sum(&n->stats.aborted);
-			for (unsigned int k = 0; k < 4; k++)
-				now->out[i][k] += n->stats.out[k];
-			for (unsigned int k = 0; k < NF_DROPS_MAX; k++)
-				now->dropped[i][k] += ends_sum(&n->stats.dropped[k]);
-			for (unsigned int k = 0; k < NF_COUNTERS_MAX; k++)
-				now->counts[i][k] += n->worker->counters[k];
-		}
+	for (unsigned int i = 0; i < e->plan->n_nfs; i++)
+		for (unsigned int r = 0; r < e->nfs[i].workers; r++)
+			count_node(i, replica_node(e, i, r));
 }
 
 /* What comes in with this step, and then its answers; in between some turns, and a change. */
-static void feed(struct engine *e, unsigned int upto, bool changes, unsigned int *replicas,
-		 unsigned int burst)
+static void feed(struct engine *e, unsigned int upto, bool changes, struct elastic_partition *p)
 {
 	fed = upto;
 	for (unsigned int i = 0; changes && i < pick(12); i++)
 		poll_one(e);
 	if (changes)
-		change(e, replicas, burst);
+		change(e, p);
 	drain(e);
 }
 
@@ -284,9 +271,9 @@ static unsigned int end_of(unsigned int from, unsigned int step, enum traffic_li
 	return from;
 }
 
-static void run_steps(struct engine *e, bool changes, unsigned int burst)
+static void run_steps(struct engine *e, bool changes)
 {
-	unsigned int replicas = 1;
+	struct elastic_partition p = begins;
 
 	for (step_now = 0; step_now < STEPS + QUIET_STEPS; step_now++) {
 		bool quiet = step_now >= STEPS;
@@ -296,10 +283,10 @@ static void run_steps(struct engine *e, bool changes, unsigned int burst)
 		if (quiet)
 			continue;
 		/* The answers to the step before were recorded when those left. */
-		feed(e, end_of(fed, step_now, TRAFFIC_ANSWERS), changes, &replicas, burst);
+		feed(e, end_of(fed, step_now, TRAFFIC_ANSWERS), changes, &p);
 		if (recording)
 			traffic_make(&traffic, step_now, PACKETS);
-		feed(e, end_of(fed, step_now, TRAFFIC_OUTWARD), changes, &replicas, burst);
+		feed(e, end_of(fed, step_now, TRAFFIC_OUTWARD), changes, &p);
 		if (recording)
 			traffic_stray(&traffic, step_now + 1);
 	}
@@ -310,9 +297,9 @@ static void idle(struct engine *e)
 	poll_one(e);
 }
 
-static void run(struct outcome *o, bool changes, unsigned int seed, unsigned int burst)
+static void run(struct outcome *o, bool changes, unsigned int seed)
 {
-	json_t *json = plan_json(1, burst);
+	json_t *json = plan_json(&begins);
 	struct engine e = {.idle = idle};
 	struct plan *plan;
 	struct err err = {0};
@@ -328,7 +315,7 @@ static void run(struct outcome *o, bool changes, unsigned int seed, unsigned int
 	must(virtual_tsc_start(), "this kernel cannot make RDTSC fault (PR_SET_TSC)");
 	virtual_tsc = VIRTUAL_START;
 	begin(e.workers);
-	run_steps(&e, changes, burst);
+	run_steps(&e, changes);
 	virtual_tsc_stop();
 	count(&e);
 	engine_stop(&e);
@@ -395,37 +382,75 @@ static void outcome_free(struct outcome *o)
 	free(o->orders);
 }
 
-static void test_same_fates(void **state)
+static unsigned int seed_given(void)
 {
-	unsigned int seed = getenv("ELASTIC_SEED") ? (unsigned int)atoi(getenv("ELASTIC_SEED")) : 1;
-	json_t *json = plan_json(1, 32);
+	return getenv("ELASTIC_SEED") ? (unsigned int)atoi(getenv("ELASTIC_SEED")) : 1;
+}
+
+/* The same packets through what `begins`, and through that with changes. */
+static void compare_runs(const struct plan *plan, unsigned int traffic_seed, unsigned int seed)
+{
+	struct outcome one = {0}, many = {0};
+
+	traffic_open(&traffic, traffic_seed);
+	recording = true;
+	run(&one, false, 1);
+	recording = false;
+	run(&many, true, seed);
+	compare(&one, &many);
+	compare_counters(plan, &one, &many);
+	assert_all_ways(plan, &one);
+	outcome_free(&one);
+	outcome_free(&many);
+	traffic_close(&traffic);
+}
+
+static void same_fates(void)
+{
+	unsigned int seed = seed_given();
+	json_t *json;
 	struct err err = {0};
 	struct plan *plan;
 
-	(void)state;
+	in_all = (struct elastic_moved){0};
+	changes_made = partitions_made = 0;
+	packets_held = 0;
+	json = plan_json(&begins);
 	assert_int_equal(plan_parse(json, &plan, &err), 0);
 	for (unsigned int i = 0; i < 2; i++) {
-		unsigned int burst = i ? 5 : 32;
-		struct outcome one = {0}, many = {0};
-
-		traffic_open(&traffic, seed + i);
-		recording = true;
-		run(&one, false, 1, burst);
-		recording = false;
-		run(&many, true, seed + 100 * i, burst);
-		compare(&one, &many);
-		compare_counters(plan, &one, &many);
-		assert_all_ways(plan, &one);
-		outcome_free(&one);
-		outcome_free(&many);
-		traffic_close(&traffic);
+		begins.burst = i ? 5 : 32;
+		compare_runs(plan, seed + i, seed + 100 * i);
 	}
+	plan_free(plan);
+	json_decref(json);
+	begins.burst = 32;
+}
+
+static void test_same_fates(void **state)
+{
+	(void)state;
+	same_fates();
 	/* Some of them under way, or the order of a move's steps would not be seen. */
 	assert_true(changes_made > 5000 && in_all.buckets > 100000 && in_all.waited > 500);
 	print_message("%u changes, %u buckets moved, %lu packets waited\n", changes_made, in_all.buckets,
 		      in_all.waited);
-	plan_free(plan);
-	json_decref(json);
+}
+
+/* Functions go to other segments, with replicas and buckets, or with one replica each. */
+static void test_partitions(void **state)
+{
+	(void)state;
+	partitions = true;
+	for (unsigned int elastic = 0; elastic < 2; elastic++) {
+		begins.elastic = elastic;
+		same_fates();
+		print_message("%s: %u changes, %u of them partitions, for which %lu packets waited; %u "
+			      "buckets moved\n", elastic ? "elastic" : "one replica each", changes_made,
+			      partitions_made, packets_held, in_all.buckets);
+		assert_true(partitions_made > 1500 && packets_held > 500);
+		assert_true(!elastic || in_all.buckets > 50000);
+	}
+	partitions = false;
 }
 
 /* Each address once, however many flows it has: all have one bucket, and its state moves with that. */
@@ -440,14 +465,14 @@ static void test_by_address(void **state)
 		struct err err = {0};
 		struct plan *plan;
 
-		first_function = types[i];
-		json = plan_json(1, 32);
+		begins.first = types[i];
+		json = plan_json(&begins);
 		assert_int_equal(plan_parse(json, &plan, &err), 0);
 		traffic_open(&traffic, 5);
 		recording = true;
-		run(&one, false, 1, 32);
+		run(&one, false, 1);
 		recording = false;
-		run(&many, true, 7, 32);
+		run(&many, true, 7);
 		compare(&one, &many);
 		compare_counters(plan, &one, &many);
 		assert_int_equal(counted(plan, &many, "first", "addresses"), by_address_known(i));
@@ -460,7 +485,7 @@ static void test_by_address(void **state)
 		plan_free(plan);
 		json_decref(json);
 	}
-	first_function = "null";
+	begins.first = "null";
 }
 
 static void refused(const char *type, const char *key, const char *why)
@@ -469,8 +494,8 @@ static void refused(const char *type, const char *key, const char *why)
 	struct plan *plan = NULL;
 	struct err err = {0};
 
-	first_function = type;
-	json = plan_json(1, 32);
+	begins.first = type;
+	json = plan_json(&begins);
 	if (key)
 		json_object_set_new(json_object_get(json_object_get(json, "nfs"), "mon"), "type",
 				    json_string(key));
@@ -480,7 +505,7 @@ static void refused(const char *type, const char *key, const char *why)
 	if (!strstr(err.msg, why))
 		fail_msg("%s: %s", err.path, err.msg);
 	json_decref(json);
-	first_function = "null";
+	begins.first = "null";
 }
 
 static void test_who_cannot(void **state)
@@ -494,6 +519,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_same_fates),
+		cmocka_unit_test(test_partitions),
 		cmocka_unit_test(test_by_address),
 		cmocka_unit_test(test_who_cannot),
 	};

@@ -77,14 +77,11 @@ def test_what_cannot_change_is_named(start_engine: Callable[..., Engine], cpus: 
     other_nf["nfs"]["fw"]["params"]["default"] = "deny"
     replicas = copy.deepcopy(plan)
     replicas["segments"][1]["cpus"] = cpus[:2]
-    burst = copy.deepcopy(plan)
-    burst["segments"][1]["burst"] = 16
     with start_engine(plan) as engine:
         for wrong, message in (
             (other_ring, "plan.links: differs"),
             (other_nf, "plan.nfs: differs.*`update`"),
             (replicas, r"plan.segments\[1\]: 2 replicas; allowed: as many as there are, 1"),
-            (burst, r"plan.segments\[1\]: differs.*CPUs"),
             (on_cpus(plan, cpus[0], 250), r"plan.segments\[1\]: CPU 250; allowed: .*started with"),
             ({"version": 1}, "links"),
         ):

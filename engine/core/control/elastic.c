@@ -80,7 +80,7 @@ static void add_steered(struct engine *e, const struct elastic *elastic, uint64_
 			for (unsigned int o = 0; o < r->n_outlets; o++) {
 				const struct elastic_way *way = r->outlets[o].way;
 
-				if (!way || way->elastic != elastic)
+				if (!way || elastic_of(way) != elastic)
 					continue;
 				for (unsigned int b = 0; b < PKT_BUCKETS; b++)
 					packets[b] += way->packets[b];

@@ -182,7 +182,7 @@ json_t *stats_segment(struct engine *e, unsigned int segment)
 /* Packets that writers found no room for, summed over all of them. */
 static uint64_t link_full(struct engine *e, unsigned int link)
 {
-	uint64_t full = 0;
+	uint64_t full = e->past[link].full;
 
 	for (unsigned int s = 0; s < e->plan->n_segments; s++)
 		for (unsigned int i = 0; i < e->plan->segments[s].n_replicas; i++) {
@@ -201,8 +201,9 @@ json_t *stats_link(struct engine *e, unsigned int link)
 	json_t *o = l->ops->stats ? l->ops->stats(l) : json_object();
 
 	json_object_set_new(o, "type", json_string(l->ops->name));
-	if (l->n_txq)
+	if (l->n_txq || l->spare)
 		set_int(o, "full", link_full(e, link));
+	ends_put(o, "ended", &e->past[link].full_ends);
 	return o;
 }
 

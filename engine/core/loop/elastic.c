@@ -28,25 +28,21 @@ void elastic_free(struct elastic *e)
 	rte_free(e);
 }
 
-static void take_owners(struct elastic_way *way)
+static void take_owners(struct elastic_way *way, const struct elastic *e)
 {
 	for (unsigned int b = 0; b < PKT_BUCKETS; b++)
-		way->to[b] = atomic_load_explicit(&way->elastic->owners[b], memory_order_relaxed);
+		way->to[b] = atomic_load_explicit(&e->owners[b], memory_order_relaxed);
 }
 
-struct elastic_way *elastic_way_create(const struct elastic *e, const struct nf *asks,
-				       enum nf_state_key by, enum nf_direction direction)
+struct elastic_way *elastic_way_create(const struct elastic *e)
 {
 	struct elastic_way *way = rte_zmalloc("way", sizeof(*way), 2 * RTE_CACHE_LINE_SIZE);
 
 	if (!way)
 		return NULL;
-	way->elastic = e;
-	way->asks = asks;
-	way->direction = (uint8_t)direction;
-	way->by = (uint8_t)by;
+	atomic_init(&way->elastic, e);
 	way->seen = atomic_load(&e->generation);
-	take_owners(way);
+	take_owners(way, e);
 	return way;
 }
 
@@ -66,6 +62,8 @@ static inline uint8_t bucket_of(const struct elastic_way *way, const struct rte_
 {
 	uint8_t bucket;
 
+	if (unlikely(way->keeps))
+		return pkt_bucket(m);
 	if (way->asks && way->asks->ops->bucket_of(way->asks, m, way->direction, &bucket))
 		return bucket;
 	if (unlikely(way->by != NF_STATE_FLOW))
@@ -108,25 +106,24 @@ void elastic_steer(struct outlet *o, struct rte_mbuf **pkts, uint16_t n)
 	}
 }
 
-static uint8_t owner_now(const struct elastic_way *way, uint32_t i)
+static uint8_t owner_now(struct elastic_way *way, const struct elastic *e, uint32_t i)
 {
-	return atomic_load_explicit(&way->elastic->owners[pkt_bucket(*place((void *)way, i))],
-				    memory_order_relaxed);
+	return atomic_load_explicit(&e->owners[pkt_bucket(*place(way, i))], memory_order_relaxed);
 }
 
 /* In their order, to whom their buckets are by now; false: not all found room yet. */
-static bool let_go(struct outlet *o)
+static bool let_go(struct outlet *o, const struct elastic *e)
 {
 	struct elastic_way *way = o->way;
 
 	while (way->n) {
 		struct rte_mbuf *run[RUN_MAX];
-		uint8_t dest = owner_now(way, 0);
+		uint8_t dest = owner_now(way, e, 0);
 		uint16_t n = 0, sent;
 
 		if (dest == ELASTIC_NOBODY)
 			return false;
-		while (n < RUN_MAX && n < way->n && owner_now(way, n) == dest) {
+		while (n < RUN_MAX && n < way->n && owner_now(way, e, n) == dest) {
 			run[n] = *place(way, n);
 			n++;
 		}
@@ -140,15 +137,15 @@ static bool let_go(struct outlet *o)
 	return true;
 }
 
-static __rte_noinline void adopt(struct outlet *o, uint32_t generation)
+static __rte_noinline void adopt(struct outlet *o, const struct elastic *e, uint32_t generation)
 {
 	for (uint16_t d = 0; d < o->n_dests; d++)
 		if (o->queues[d].n)
 			return;
 	/* What waits goes before what comes: until all has gone the former owners count. */
-	if (!let_go(o))
+	if (!let_go(o, e))
 		return;
-	take_owners(o->way);
+	take_owners(o->way, e);
 	atomic_store_explicit(&o->way->seen, generation, memory_order_release);
 }
 
@@ -156,13 +153,15 @@ void elastic_adopt(struct replica *r)
 {
 	for (unsigned int i = 0; i < r->n_outlets; i++) {
 		struct outlet *o = &r->outlets[i];
+		const struct elastic *e;
 		uint32_t generation;
 
 		if (!o->way)
 			continue;
-		generation = atomic_load_explicit(&o->way->elastic->generation, memory_order_acquire);
+		e = elastic_of(o->way);
+		generation = atomic_load_explicit(&e->generation, memory_order_acquire);
 		if (unlikely(generation != atomic_load_explicit(&o->way->seen, memory_order_relaxed)))
-			adopt(o, generation);
+			adopt(o, e, generation);
 	}
 }
 

@@ -17,6 +17,7 @@
  */
 #define ELASTIC_NOBODY 0xff
 #define ELASTIC_WAITING 4096 /* packets, of each writer; a power of two */
+#define ELASTIC_CLOSED UINT32_MAX /* a generation that no segment's comes to */
 
 struct outlet;
 struct replica;
@@ -30,7 +31,9 @@ struct elastic {
 
 /* A writer's, for one of the segment's links. */
 struct elastic_way {
-	const struct elastic *elastic;
+	/* The reader's; the control thread puts another one there when segments change (repartition.c). */
+	const struct elastic *_Atomic elastic;
+	bool keeps; /* its packets have their bucket already: they come from a segment that shares it */
 	const struct nf *asks; /* whose bucket_of is asked; NULL: the tuple's hash tells */
 	uint8_t direction;     /* that its packets take through the segment */
 	uint8_t by;            /* enum nf_state_key: what of a packet tells, where nobody is asked */
@@ -46,9 +49,13 @@ struct elastic_way {
 /* NULL: out of memory. Buckets are spread over the first `running` replicas. */
 struct elastic *elastic_create(unsigned int replicas, unsigned int running);
 void elastic_free(struct elastic *e);
-struct elastic_way *elastic_way_create(const struct elastic *e, const struct nf *asks,
-				       enum nf_state_key by, enum nf_direction direction);
+struct elastic_way *elastic_way_create(const struct elastic *e);
 void elastic_way_free(struct elastic_way *way);
+
+static inline const struct elastic *elastic_of(const struct elastic_way *way)
+{
+	return atomic_load_explicit(&way->elastic, memory_order_acquire);
+}
 
 /* Worker lcore. Packets into the outlet's queues, or its waiting place. */
 void elastic_steer(struct outlet *o, struct rte_mbuf **pkts, uint16_t n);

@@ -63,8 +63,8 @@ static inline void push(struct replica *r, struct target t, struct rte_mbuf **pk
 	if (t.kind == TO_LINK) {
 		struct outlet *o = &r->outlets[t.index];
 
-		/* A bucket is its segment's: elsewhere it says nothing. */
-		if (unlikely(r->elastic != NULL))
+		/* A bucket is of segments that share it: elsewhere it says nothing. */
+		if (unlikely(r->elastic != NULL) && !o->way)
 			for (uint16_t i = 0; i < n; i++)
 				pkt_set_bucket(pkts[i], 0);
 		if (unlikely(o->n_dests > 1)) {

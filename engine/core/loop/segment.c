@@ -92,7 +92,7 @@ static __rte_always_inline uint16_t poll_inlet(struct replica *r, struct inlet *
 	 * functions' own.
 	 */
 	locate = !t && r->locate_left <= 0;
-	n = in->rx(&in->q, pkts, r->burst);
+	n = atomic_load_explicit(&in->rx, memory_order_acquire)(&in->q, pkts, r->burst);
 	if (!n)
 		return 0;
 	in->packets += n;

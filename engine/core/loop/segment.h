@@ -53,7 +53,8 @@ struct outlet {
 };
 
 struct inlet {
-	uint16_t (*rx)(struct link_rxq *q, struct rte_mbuf **pkts, uint16_t n);
+	/* The control thread puts another one there that finds nothing, to have packets wait in the link. */
+	uint16_t (*_Atomic rx)(struct link_rxq *q, struct rte_mbuf **pkts, uint16_t n);
 	struct target to;
 	uint8_t direction;
 	bool unclassified;

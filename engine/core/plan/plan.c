@@ -408,6 +408,8 @@ int plan_parse(json_t *json, struct plan **plan, struct err *err)
 		rc = parse_segments(p, json_object_get(json, "segments"), err);
 	if (!rc)
 		rc = check_readers(p, err);
+	if (!rc)
+		rc = plan_check_elastic(p, err);
 	if (rc) {
 		plan_free(p);
 		return rc;

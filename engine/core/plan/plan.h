@@ -110,6 +110,7 @@ struct plan_segment {
 	unsigned int *cpus; /* the replicas', then those of functions beside: function by function */
 	unsigned int n_cpus, n_all_cpus;
 	unsigned int elastic;    /* replicas that there may be; 0: always as many as CPUs */
+	unsigned int shares;     /* elastic ones that have a packet in one bucket: the first of them */
 	unsigned int n_replicas; /* that are made: `elastic`, or n_cpus */
 	unsigned int burst;
 	unsigned int fastpath; /* flows; 0: off */
@@ -138,10 +139,16 @@ int plan_load(const char *file, struct plan **plan, struct err *err);
 void plan_free(struct plan *plan);
 
 /*
- * What the buckets of an elastic segment are of: NF_STATE_FLOW, or the address by which one of its functions
- * keeps what it keeps.
+ * What the buckets of an elastic segment are of: NF_STATE_FLOW, or the address by which one of the functions
+ * keeps what it keeps, of all segments that share them.
  */
 enum nf_state_key plan_buckets_by(const struct plan *p, const struct plan_segment *s);
+/* Which of these functions says what bucket a packet is of, in plan.nfs; -1: none. */
+int plan_bucket_teller(const struct plan *p, const struct plan_segment *s);
+/* Which segment reads a link; -1: none. Whether one writes it, and how many replicas do in all. */
+int plan_reader(const struct plan *p, unsigned int link);
+bool plan_writes(const struct plan_segment *s, unsigned int link);
+unsigned int plan_writers(const struct plan *p, unsigned int link);
 
 /* --describe: what this engine understands, as JSON Schema and declarations. */
 json_t *describe(void);

@@ -24,11 +24,30 @@ static int check_inputs(const struct plan *p, const struct plan_segment *s, cons
 	return 0;
 }
 
+/* The functions of all segments that share this one's buckets: which comes after `*at`, and of where. */
+struct sharing {
+	unsigned int segment, node;
+};
+
+static const struct plan_nf *next_sharing(const struct plan *p, const struct plan_segment *s,
+					  struct sharing *at)
+{
+	for (; at->segment < p->n_segments; at->segment++, at->node = 0) {
+		const struct plan_segment *one = &p->segments[at->segment];
+
+		if (one->elastic && one->shares == s->shares && at->node < one->n_nodes)
+			return &p->nfs[one->nodes[at->node++].nf];
+	}
+	return NULL;
+}
+
 static int check_untold(const struct plan *p, const struct plan_segment *s, const char *path,
 			struct err *err)
 {
-	for (unsigned int i = 0; i < s->n_nodes; i++) {
-		const struct plan_nf *nf = &p->nfs[s->nodes[i].nf];
+	struct sharing at = {0};
+	const struct plan_nf *nf;
+
+	while ((nf = next_sharing(p, s, &at))) {
 		const char *what = nf->ops->untold ? nf->ops->untold(nf->conf) : NULL;
 
 		if (what)
@@ -40,30 +59,40 @@ static int check_untold(const struct plan *p, const struct plan_segment *s, cons
 	return 0;
 }
 
+/* Packets come in reverse from outside, which have no bucket yet. */
+static bool has_answers(const struct plan *p, const struct plan_segment *s)
+{
+	for (unsigned int i = 0; i < s->n_inputs; i++)
+		for (unsigned int w = 0; w < p->n_segments; w++)
+			if (s->inputs[i].direction == NF_REVERSE && !p->segments[w].elastic &&
+			    plan_writes(&p->segments[w], s->inputs[i].link))
+				return true;
+	return false;
+}
+
 /* Answers must come to the bucket that their flow has, also where a function changed its endpoints. */
 static int check_answers(const struct plan *p, const struct plan_segment *s, const char *path,
 			 struct err *err)
 {
 	const char *changes = NULL;
 	unsigned int telling = 0;
-	bool reverse = false;
+	struct sharing at = {0};
+	const struct plan_nf *nf;
 
-	for (unsigned int i = 0; i < s->n_inputs; i++)
-		reverse |= s->inputs[i].direction == NF_REVERSE;
-	for (unsigned int i = 0; i < s->n_nodes; i++) {
-		const struct plan_nf *nf = &p->nfs[s->nodes[i].nf];
-
+	if (!has_answers(p, s))
+		return 0;
+	while ((nf = next_sharing(p, s, &at))) {
 		if (nf->ops->bucket_of)
 			telling++;
 		else if (nf->ops->writes & NF_F_ENDPOINTS)
 			changes = nf->name;
 	}
 	/* Answers have the port of one of them when they come, and a writer asks one only. */
-	if (reverse && telling > 1)
+	if (telling > 1)
 		return err_set(err, EINVAL, path,
 			       "elastic, but %u functions would tell the bucket of answers; allowed: one "
 			       "nat", telling);
-	if (!reverse || !changes)
+	if (!changes)
 		return 0;
 	if (telling)
 		return check_untold(p, s, path, err);
@@ -72,14 +101,25 @@ static int check_answers(const struct plan *p, const struct plan_segment *s, con
 		       "input in reverse, or a nat before it, whose ports tell the bucket", changes);
 }
 
+int plan_bucket_teller(const struct plan *p, const struct plan_segment *s)
+{
+	struct sharing at = {0};
+	const struct plan_nf *nf;
+
+	while ((nf = next_sharing(p, s, &at)))
+		if (nf->ops->bucket_of)
+			return (int)(nf - p->nfs);
+	return -1;
+}
+
 enum nf_state_key plan_buckets_by(const struct plan *p, const struct plan_segment *s)
 {
-	for (unsigned int i = 0; i < s->n_nodes; i++) {
-		enum nf_state_key key = p->nfs[s->nodes[i].nf].ops->state_key;
+	struct sharing at = {0};
+	const struct plan_nf *nf;
 
-		if (key == NF_STATE_SRC || key == NF_STATE_DST)
-			return key;
-	}
+	while ((nf = next_sharing(p, s, &at)))
+		if (nf->ops->state_key == NF_STATE_SRC || nf->ops->state_key == NF_STATE_DST)
+			return nf->ops->state_key;
 	return NF_STATE_FLOW;
 }
 
@@ -88,9 +128,10 @@ static int check_keys(const struct plan *p, const struct plan_segment *s, const 
 {
 	static const char *const keys[] = {[NF_STATE_SRC] = "source", [NF_STATE_DST] = "destination"};
 	enum nf_state_key by = plan_buckets_by(p, s);
+	struct sharing at = {0};
+	const struct plan_nf *nf;
 
-	for (unsigned int i = 0; i < s->n_nodes; i++) {
-		const struct plan_nf *nf = &p->nfs[s->nodes[i].nf];
+	while ((nf = next_sharing(p, s, &at))) {
 		enum nf_state_key key = nf->ops->state_key;
 
 		if (!nf->ops->elastic)
@@ -107,8 +148,7 @@ static int check_keys(const struct plan *p, const struct plan_segment *s, const 
 	return 0;
 }
 
-int plan_check_elastic(const struct plan *p, const struct plan_segment *s, const char *path,
-		       struct err *err)
+static int check_one(const struct plan *p, const struct plan_segment *s, const char *path, struct err *err)
 {
 	int rc;
 
@@ -127,4 +167,43 @@ int plan_check_elastic(const struct plan *p, const struct plan_segment *s, const
 	if (!rc)
 		rc = check_inputs(p, s, path, err);
 	return rc ? rc : check_answers(p, s, path, err);
+}
+
+/* Both have the lower one's number from now on. */
+static void join(struct plan *p, struct plan_segment *a, struct plan_segment *b)
+{
+	unsigned int from = RTE_MAX(a->shares, b->shares), to = RTE_MIN(a->shares, b->shares);
+
+	for (unsigned int i = 0; i < p->n_segments; i++)
+		if (p->segments[i].shares == from)
+			p->segments[i].shares = to;
+}
+
+/* A packet that goes from one elastic segment into another one keeps its bucket. */
+static void join_all(struct plan *p)
+{
+	for (unsigned int i = 0; i < p->n_segments; i++)
+		p->segments[i].shares = i;
+	for (unsigned int i = 0; i < p->n_segments; i++) {
+		struct plan_segment *s = &p->segments[i];
+
+		for (unsigned int k = 0; s->elastic && k < s->n_inputs; k++)
+			for (unsigned int w = 0; w < p->n_segments; w++)
+				if (p->segments[w].elastic && plan_writes(&p->segments[w], s->inputs[k].link))
+					join(p, s, &p->segments[w]);
+	}
+}
+
+int plan_check_elastic(struct plan *p, struct err *err)
+{
+	int rc = 0;
+
+	join_all(p);
+	for (unsigned int i = 0; i < p->n_segments && !rc; i++) {
+		char path[64];
+
+		snprintf(path, sizeof(path), "segments[%u]", i);
+		rc = p->segments[i].elastic ? check_one(p, &p->segments[i], path, err) : 0;
+	}
+	return rc;
 }

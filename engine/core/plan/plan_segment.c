@@ -374,8 +374,6 @@ int plan_parse_segment(struct plan *p, unsigned int si, json_t *obj, struct err 
 		rc = parse_inputs(p, s, &conf, path, err);
 	if (!rc)
 		rc = plan_parse_parallel(p, s, &conf.parallel.nodes, &conf.parallel.cpus, path, err);
-	if (!rc && s->elastic)
-		rc = plan_check_elastic(p, s, path, err);
 	param_free(plan_segment_params, &conf);
 	return rc;
 }

@@ -64,20 +64,25 @@ static bool writer_follows(const struct replica *r, const struct elastic *elasti
 	for (unsigned int i = 0; i < r->n_outlets; i++) {
 		const struct elastic_way *way = r->outlets[i].way;
 
-		if (way && way->elastic == elastic && !r->rests &&
+		if (way && elastic_of(way) == elastic && !r->rests &&
 		    atomic_load_explicit(&way->seen, memory_order_acquire) != generation)
 			return false;
 	}
 	return true;
 }
 
-static bool writers_follow(struct move *m)
+bool elastic_followed(const struct engine *e, const struct elastic *elastic)
 {
-	for (unsigned int s = 0; s < m->e->plan->n_segments; s++)
-		for (unsigned int i = 0; i < m->e->plan->segments[s].n_replicas; i++)
-			if (!writer_follows(m->e->replicas[s][i], m->elastic))
+	for (unsigned int s = 0; s < e->plan->n_segments; s++)
+		for (unsigned int i = 0; i < e->plan->segments[s].n_replicas; i++)
+			if (!writer_follows(e->replicas[s][i], elastic))
 				return false;
 	return true;
+}
+
+static bool writers_follow(struct move *m)
+{
+	return elastic_followed(m->e, m->elastic);
 }
 
 static void note_marks(struct move *m)
@@ -120,6 +125,16 @@ static void publish(struct elastic *elastic)
 	atomic_fetch_add_explicit(&elastic->generation, 1, memory_order_release);
 }
 
+void elastic_tell(struct engine *e, unsigned int nf)
+{
+	const struct elastic *elastic = e->elastic[e->plan->nfs[nf].segment];
+
+	for (unsigned int b = 0; b < PKT_BUCKETS; b++)
+		atomic_store_explicit(&e->owners[nf][b],
+				      atomic_load_explicit(&elastic->owners[b], memory_order_relaxed),
+				      memory_order_release);
+}
+
 /* Those that move to `to`, or, where that is NULL, to nobody; how many. */
 static unsigned int give(struct move *m, const uint8_t *now, const uint8_t *to)
 {
@@ -132,6 +147,9 @@ static unsigned int give(struct move *m, const uint8_t *now, const uint8_t *to)
 		atomic_store_explicit(&m->elastic->owners[b], to ? to[b] : ELASTIC_NOBODY,
 				      memory_order_release);
 	}
+	for (unsigned int i = 0; i < m->e->n_nfs; i++)
+		if (m->e->plan->nfs[i].segment == (int)m->segment)
+			elastic_tell(m->e, i);
 	publish(m->elastic);
 	return n;
 }
@@ -150,17 +168,20 @@ static const char *drain(struct move *m)
 	return until(m, turns_ended) ? NULL : "a replica has found no room in its outputs";
 }
 
-static uint64_t all_waited(const struct move *m)
+uint64_t elastic_waited(const struct engine *e, const struct elastic *elastic)
 {
 	uint64_t waited = 0;
 
-	for (unsigned int s = 0; s < m->e->plan->n_segments; s++)
-		for (unsigned int i = 0; i < m->e->plan->segments[s].n_replicas; i++) {
-			const struct replica *r = m->e->replicas[s][i];
+	for (unsigned int s = 0; s < e->plan->n_segments; s++)
+		for (unsigned int i = 0; i < e->plan->segments[s].n_replicas; i++) {
+			const struct replica *r = e->replicas[s][i];
 
-			for (unsigned int o = 0; o < r->n_outlets; o++)
-				if (r->outlets[o].way && r->outlets[o].way->elastic == m->elastic)
-					waited += r->outlets[o].way->waited;
+			for (unsigned int o = 0; o < r->n_outlets; o++) {
+				const struct elastic_way *way = r->outlets[o].way;
+
+				if (way && (!elastic || elastic_of(way) == elastic))
+					waited += way->waited;
+			}
 		}
 	return waited;
 }
@@ -192,7 +213,7 @@ int elastic_move(struct engine *e, unsigned int segment, const uint8_t to[PKT_BU
 		m.from[now[b]] |= now[b] != to[b];
 	}
 	*moved = (struct elastic_moved){0};
-	waited = all_waited(&m);
+	waited = elastic_waited(e, m.elastic);
 	if (!memcmp(now, to, sizeof(now)))
 		return 0;
 	/* An earlier change that somebody did not follow in time. */
@@ -210,7 +231,7 @@ int elastic_move(struct engine *e, unsigned int segment, const uint8_t to[PKT_BU
 	}
 	give(&m, now, to);
 	moved->late = !until(&m, writers_follow);
-	moved->waited = all_waited(&m) - waited;
+	moved->waited = elastic_waited(e, m.elastic) - waited;
 	moved->took_ns = (uint64_t)((double)(rte_rdtsc() - began) * 1e9 / (double)rte_get_tsc_hz());
 	return 0;
 }

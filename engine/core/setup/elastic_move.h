@@ -31,5 +31,11 @@ int elastic_move(struct engine *e, unsigned int segment, const uint8_t to[PKT_BU
 int elastic_within(const json_t *req, unsigned int *within_ms, struct err *err);
 /* {"segment", "buckets", "waited", "took_ns"}, and "late" where it is so */
 json_t *elastic_moved_json(const char *segment, const struct elastic_moved *moved);
+/* Its function of this number in plan.nfs has the segment's owners. */
+void elastic_tell(struct engine *e, unsigned int nf);
+/* Nobody who steers by `elastic`, and runs, has packets of buckets that its generation gave to others. */
+bool elastic_followed(const struct engine *e, const struct elastic *elastic);
+/* Packets that had to wait with who steers by it, in all; NULL: by whatever. */
+uint64_t elastic_waited(const struct engine *e, const struct elastic *elastic);
 /* As many to each of the first `running` replicas, by as few moves as that takes. */
 void elastic_spread(const struct elastic *elastic, unsigned int running, uint8_t to[PKT_BUCKETS]);

@@ -14,36 +14,15 @@
 
 #include "core/happens.h"
 #include "core/tsc.h"
+#include "elastic_move.h"
 #include "pool.h"
-
-static bool segment_writes(const struct plan_segment *s, unsigned int link)
-{
-	for (unsigned int i = 0; i < s->n_inputs; i++)
-		if (s->inputs[i].to.kind == TO_LINK && s->inputs[i].to.index == link)
-			return true;
-	for (unsigned int i = 0; i < s->n_nodes; i++)
-		for (int d = 0; d < NF_DIRECTIONS; d++)
-			for (unsigned int e = 0; e < s->nodes[i].n_edges; e++)
-				if (s->nodes[i].next[d][e].kind == TO_LINK &&
-				    s->nodes[i].next[d][e].index == link)
-					return true;
-	return false;
-}
 
 static void count_queues(const struct plan *p, unsigned int li, struct link *l)
 {
-	l->reader = -1;
-	for (unsigned int i = 0; i < p->n_segments; i++) {
-		const struct plan_segment *s = &p->segments[i];
+	int reader = plan_reader(p, li);
 
-		for (unsigned int j = 0; j < s->n_inputs; j++)
-			if (s->inputs[j].link == li) {
-				l->reader = i;
-				l->n_rxq = s->n_replicas;
-			}
-		if (segment_writes(s, li))
-			l->n_txq += s->n_replicas;
-	}
+	l->n_rxq = reader < 0 ? 0 : p->segments[reader].n_replicas;
+	l->n_txq = plan_writers(p, li);
 }
 
 static int make_elastic(struct engine *e, struct err *err)
@@ -93,7 +72,8 @@ static int init_links(struct engine *e, struct err *err)
 	int rc;
 
 	e->links = calloc(p->n_links, sizeof(*e->links));
-	if (!e->links)
+	e->past = calloc(p->n_links, sizeof(*e->past));
+	if (!e->links || !e->past)
 		return err_set(err, ENOMEM, "links", "out of memory");
 	for (unsigned int i = 0; i < p->n_links; i++) {
 		struct link *l = &e->links[i];
@@ -122,7 +102,8 @@ static int init_nfs(struct engine *e, struct err *err)
 	int rc;
 
 	e->nfs = calloc(p->n_nfs + 1, sizeof(*e->nfs));
-	if (!e->nfs)
+	e->owners = calloc(p->n_nfs + 1, sizeof(*e->owners));
+	if (!e->nfs || !e->owners)
 		return err_set(err, ENOMEM, "nfs", "out of memory");
 	for (unsigned int i = 0; i < p->n_nfs; i++) {
 		struct nf *nf = &e->nfs[i];
@@ -132,8 +113,10 @@ static int init_nfs(struct engine *e, struct err *err)
 		snprintf(nf->name, sizeof(nf->name), "%s", p->nfs[i].name);
 		nf->conf = p->nfs[i].conf;
 		nf->workers = p->nfs[i].segment < 0 ? 0 : p->segments[p->nfs[i].segment].n_replicas;
-		if (e->elastic && p->nfs[i].segment >= 0 && e->elastic[p->nfs[i].segment])
-			nf->owners = e->elastic[p->nfs[i].segment]->owners;
+		if (p->nfs[i].segment >= 0 && e->elastic[p->nfs[i].segment]) {
+			nf->owners = e->owners[i];
+			elastic_tell(e, i);
+		}
 		nf->socket_id = rte_socket_id();
 		nf->checking = e->checking;
 		err->path[0] = '\0';
@@ -373,7 +356,10 @@ void engine_stop(struct engine *e)
 	free(e->replicas);
 	free(e->even);
 	free(e->elastic);
+	free(e->owners);
 	free(e->nfs);
 	free(e->links);
+	free(e->past);
+	free(e->replicas_past);
 	memset(e, 0, sizeof(*e));
 }

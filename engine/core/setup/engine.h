@@ -13,6 +13,22 @@
 #include "core/nf.h"
 #include "core/plan/plan.h"
 
+/* What segments that are no more had counted of a link that nobody reads, or writes, just now. */
+struct link_past {
+	uint64_t in, in_cycles, in_timed; /* by readers */
+	uint64_t packets, full;           /* by writers */
+	struct ends full_ends;
+};
+
+/* What a replica had counted of itself when its segment went: for one of its name that comes again. */
+struct replica_past {
+	char name[32];
+	unsigned int index;
+	uint64_t polls, idle_polls, tx_cycles, ops;
+	struct busy_turns turns;
+};
+#define REPLICAS_PAST 256 /* the first so many names and replicas */
+
 /* A plan that runs: everything that was made from it. */
 struct engine {
 	struct plan *plan;
@@ -23,6 +39,11 @@ struct engine {
 	unsigned int n_nfs;          /* initialised so far */
 	struct even_table **even;    /* per segment, when it steers evenly */
 	struct elastic **elastic;    /* per segment, when it is */
+	_Atomic uint8_t (*owners)[PKT_BUCKETS]; /* as nfs: its segment's, when that is elastic */
+	struct link_past *past;      /* as links */
+	struct replica_past *replicas_past;
+	unsigned int n_replicas_past;
+	const struct engine *was;    /* while its segments change: this is what it will be; NULL: it is */
 	/* For tests, whose one thread is all lcores: done while they are waited for. Otherwise NULL. */
 	void (*idle)(struct engine *e);
 	const volatile sig_atomic_t *ends; /* set: nobody is waited for any more; or NULL */
@@ -56,6 +77,11 @@ int engine_replan(struct engine *e, json_t *plan, unsigned int within_ms, json_t
 
 /* A replica of an elastic segment has no lcore from now on, or has one again; while it does not run. */
 void replica_rest(struct replica *r, bool rests);
+
+/* Who reads this outlet's link says which bucket a packet of it is of; the outlet has a way. */
+void replica_aim(const struct engine *e, const struct replica *r, const struct outlet *o);
+/* Where a function is in one of its segment's replicas. */
+struct node *replica_node(const struct engine *e, unsigned int nf, unsigned int index);
 
 /* EAL must be up. Makes every function and sender, from its files, as a start would; no more. */
 int engine_check(struct plan *plan, struct err *err);

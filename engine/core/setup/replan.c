@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A new version of the plan, taken by a running engine: replicas go on on other CPUs. Tables have
- * `update`; whatever else differs is refused, and named.
+ * A new version of the plan, taken by a running engine: replicas go on on other CPUs, or functions in other
+ * segments (repartition.c). Tables have `update`; whatever else differs is refused, and named.
  *
  * All workers end their poll and stop, which is the quiescent point: what is on its way lies in links,
  * in replicas' output queues or with functions, all of which stay as they are. Then each begins
  * again with the replicas that are its own now.
  */
+#include "replan.h"
 #include "elastic_move.h"
-#include "engine.h"
+#include "repartition.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -28,25 +29,28 @@ static json_t *without_cpus(const json_t *segment)
 	return copy;
 }
 
-static int same_segments(const json_t *was, const json_t *is, struct err *err)
+bool segments_alike(const json_t *was, const json_t *is)
 {
-	for (size_t i = 0; i < json_array_size(was); i++) {
-		json_t *a = without_cpus(json_array_get(was, i)), *b = without_cpus(json_array_get(is, i));
-		bool same = json_equal(a, b);
-		char path[48];
+	json_t *a = without_cpus(was), *b = without_cpus(is);
+	bool same = json_equal(a, b);
 
-		json_decref(a);
-		json_decref(b);
-		snprintf(path, sizeof(path), "plan.segments[%zu]", i);
-		if (!same)
-			return err_set(err, ENOTSUP, path,
-				       "differs from the running plan's in more than its CPUs, which are "
-				       "what can change while it runs");
-	}
-	return 0;
+	json_decref(a);
+	json_decref(b);
+	return same;
 }
 
-static int same_but_cpus(const json_t *was, const json_t *is, struct err *err)
+/* The same functions in the same segments, in the same order. */
+static bool same_partition(const json_t *was, const json_t *is)
+{
+	if (json_array_size(was) != json_array_size(is))
+		return false;
+	for (size_t i = 0; i < json_array_size(was); i++)
+		if (!segments_alike(json_array_get(was, i), json_array_get(is, i)))
+			return false;
+	return true;
+}
+
+static int same_but_segments(const json_t *was, const json_t *is, struct err *err)
 {
 	static const char *const parts[] = {"engine", "links", "nfs"};
 	char path[32];
@@ -61,15 +65,10 @@ static int same_but_cpus(const json_t *was, const json_t *is, struct err *err)
 			       "differs from the running plan's; allowed: the same%s",
 			       strcmp(parts[i], "nfs") ? "" : ", as tables have `update`");
 	}
-	was = json_object_get(was, "segments");
-	is = json_object_get(is, "segments");
-	if (json_array_size(was) != json_array_size(is))
-		return err_set(err, ENOTSUP, "plan.segments", "%zu of them; allowed: the same %zu",
-			       json_array_size(is), json_array_size(was));
-	return same_segments(was, is, err);
+	return 0;
 }
 
-static struct worker *worker_on(struct engine *e, unsigned int cpu)
+static struct worker *worker_on(const struct engine *e, unsigned int cpu)
 {
 	for (unsigned int i = 0; i < e->n_workers; i++)
 		if (e->workers[i].cpu == cpu)
@@ -78,27 +77,39 @@ static struct worker *worker_on(struct engine *e, unsigned int cpu)
 }
 
 /* Workers are lcores, and those are made when the engine starts. */
+int engine_has_cpus(const struct engine *e, const struct plan_segment *s, const char *path,
+		    struct err *err)
+{
+	for (unsigned int j = 0; j < s->n_all_cpus; j++) {
+		char have[128] = "";
+
+		if (worker_on(e, s->cpus[j]))
+			continue;
+		for (unsigned int w = 0; w < e->n_workers && strlen(have) < 100; w++)
+			snprintf(have + strlen(have), sizeof(have) - strlen(have), "%s%u", w ? ", " : "",
+				 e->workers[w].cpu);
+		return err_set(err, EINVAL, path,
+			       "CPU %u; allowed: those that the engine was started with: %s", s->cpus[j],
+			       have);
+	}
+	return 0;
+}
+
 static int known_cpus(struct engine *e, const struct plan *next, struct err *err)
 {
 	for (unsigned int i = 0; i < next->n_segments; i++) {
 		const struct plan_segment *s = &next->segments[i], *was = &e->plan->segments[i];
-		char path[32], have[128] = "";
+		char path[32];
+		int rc;
 
 		snprintf(path, sizeof(path), "plan.segments[%u]", i);
 		if (s->n_cpus != was->n_cpus && !was->elastic)
 			return err_set(err, ENOTSUP, path,
 				       "%u replicas; allowed: as many as there are, %u: each has flows of "
 				       "its own, as the segment is not `elastic`", s->n_cpus, was->n_cpus);
-		for (unsigned int j = 0; j < s->n_all_cpus; j++) {
-			if (worker_on(e, s->cpus[j]))
-				continue;
-			for (unsigned int w = 0; w < e->n_workers && strlen(have) < 100; w++)
-				snprintf(have + strlen(have), sizeof(have) - strlen(have), "%s%u",
-					 w ? ", " : "", e->workers[w].cpu);
-			return err_set(err, EINVAL, path,
-				       "CPU %u; allowed: those that the engine was started with: %s",
-				       s->cpus[j], have);
-		}
+		rc = engine_has_cpus(e, s, path, err);
+		if (rc)
+			return rc;
 	}
 	return 0;
 }
@@ -112,7 +123,7 @@ static struct replica *replica_at(struct engine *e, unsigned int segment, unsign
 	return j < n ? lead : lead->parallel->sides[j / n];
 }
 
-static void pause_workers(struct engine *e)
+void engine_pause(struct engine *e)
 {
 	for (unsigned int i = 0; i < e->n_workers; i++)
 		atomic_store(&e->workers[i].stop, true);
@@ -142,7 +153,7 @@ static void assign_rest(struct engine *e, unsigned int i, const struct plan_segm
 		replica_rest(e->replicas[i][j], j >= s->n_cpus);
 }
 
-static void assign(struct engine *e, const struct plan *next)
+void engine_assign(struct engine *e, const struct plan *next)
 {
 	for (unsigned int i = 0; i < e->n_workers; i++)
 		e->workers[i].n_replicas = 0;
@@ -184,13 +195,22 @@ static int spread(struct engine *e, const struct plan *next, bool fewer, unsigne
 	return 0;
 }
 
-static int check_next(struct engine *e, json_t *json, struct plan **next, struct err *err)
+/* With the running plan's own links and functions, in their order, by which they are known. */
+static int parse_next(struct engine *e, json_t *json, struct plan **next, struct err *err)
 {
+	json_t *own = json_copy(e->plan->json);
 	int rc = plan_parse(json, next, err);
 
 	if (!rc)
-		rc = same_but_cpus(e->plan->json, json, err);
-	return rc ? rc : known_cpus(e, *next, err);
+		rc = same_but_segments(e->plan->json, json, err);
+	if (!rc) {
+		plan_free(*next);
+		*next = NULL;
+		json_object_set(own, "segments", json_object_get(json, "segments"));
+		rc = plan_parse(own, next, err);
+	}
+	json_decref(own);
+	return rc;
 }
 
 /* The plan is in force: an answer that said no would be of one that is not. */
@@ -205,25 +225,24 @@ static json_t *replan_reply(uint64_t paused, json_t *moves, const struct err *la
 	return reply;
 }
 
-int engine_replan(struct engine *e, json_t *json, unsigned int within_ms, json_t **reply,
-		  struct err *err)
+/* The same partition, on other CPUs. */
+static int replace(struct engine *e, const struct plan *next, unsigned int within_ms, json_t **reply,
+		   struct err *err)
 {
 	struct err late = {0};
 	json_t *moves = json_array();
-	struct plan *next = NULL;
 	uint64_t began, paused;
-	int rc = check_next(e, json, &next, err);
+	int rc = known_cpus(e, next, err);
 
 	if (!rc)
 		rc = spread(e, next, true, within_ms, moves, err);
 	if (rc) {
 		json_decref(moves);
-		plan_free(next);
 		return rc;
 	}
 	began = rte_rdtsc();
-	pause_workers(e);
-	assign(e, next);
+	engine_pause(e);
+	engine_assign(e, next);
 	rc = engine_launch(e, err);
 	paused = rte_rdtsc() - began;
 	if (rc)
@@ -231,6 +250,20 @@ int engine_replan(struct engine *e, json_t *json, unsigned int within_ms, json_t
 	else
 		*reply = replan_reply(paused, moves,
 				      spread(e, next, false, within_ms, moves, &late) ? &late : NULL);
+	return rc;
+}
+
+int engine_replan(struct engine *e, json_t *json, unsigned int within_ms, json_t **reply,
+		  struct err *err)
+{
+	struct plan *next = NULL;
+	int rc = parse_next(e, json, &next, err);
+
+	if (!rc && same_partition(json_object_get(e->plan->json, "segments"),
+				  json_object_get(next->json, "segments")))
+		rc = replace(e, next, within_ms, reply, err);
+	else if (!rc)
+		rc = engine_repartition(e, next, within_ms, reply, err);
 	plan_free(next);
 	return rc;
 }

@@ -61,30 +61,29 @@ static struct target localise(struct replica *r, struct target t)
 	return t;
 }
 
-/* Which function says what bucket a packet is of, where one does. */
-static const struct nf *who_tells(struct engine *e, const struct plan_segment *s)
+void replica_aim(const struct engine *e, const struct replica *r, const struct outlet *o)
 {
-	for (unsigned int i = 0; i < s->n_nodes; i++)
-		if (e->plan->nfs[s->nodes[i].nf].ops->bucket_of)
-			return &e->nfs[s->nodes[i].nf];
-	return NULL;
-}
-
-static int open_way(struct engine *e, struct replica *r, struct outlet *o, struct err *err)
-{
-	const struct link *l = &e->links[o->link];
-	const struct plan_segment *reader = &e->plan->segments[l->reader];
-	enum nf_direction direction = NF_FORWARD;
+	const struct plan_segment *reader = &e->plan->segments[plan_reader(e->plan, o->link)];
+	struct elastic_way *way = o->way;
+	int asks;
 
 	for (unsigned int i = 0; i < reader->n_inputs; i++)
 		if (reader->inputs[i].link == o->link)
-			direction = reader->inputs[i].direction;
+			way->direction = (uint8_t)reader->inputs[i].direction;
 	/* What comes forward begins flows: its tuple tells, and nobody is asked for each packet. */
-	o->way = elastic_way_create(e->elastic[l->reader],
-				    direction == NF_REVERSE ? who_tells(e, reader) : NULL,
-				    plan_buckets_by(e->plan, reader), direction);
+	asks = way->direction == NF_REVERSE ? plan_bucket_teller(e->plan, reader) : -1;
+	way->asks = asks < 0 ? NULL : &e->nfs[asks];
+	way->by = (uint8_t)plan_buckets_by(e->plan, reader);
+	way->keeps = r->elastic;
+}
+
+static int open_way(struct engine *e, struct replica *r, struct outlet *o, unsigned int reader,
+		    struct err *err)
+{
+	o->way = elastic_way_create(e->elastic[reader]);
 	if (!o->way)
-		return err_set(err, ENOMEM, l->name, "out of memory");
+		return err_set(err, ENOMEM, e->links[o->link].name, "out of memory");
+	replica_aim(e, r, o);
 	r->steers = true;
 	return 0;
 }
@@ -92,19 +91,19 @@ static int open_way(struct engine *e, struct replica *r, struct outlet *o, struc
 static int open_outlet(struct engine *e, struct replica *r, struct outlet *o, struct err *err)
 {
 	struct link *l = &e->links[o->link];
-	int rc;
+	int reader = plan_reader(e->plan, o->link), rc;
 
 	o->tx = l->ops->tx;
-	o->n_dests = l->ops->writer_steers ? RTE_MAX(l->n_rxq, 1) : 1;
+	o->n_dests = l->ops->writer_steers ? (uint16_t)e->plan->segments[reader].n_replicas : 1;
 	o->wait = l->wait;
 	o->queues = hot_alloc(o->n_dests * sizeof(*o->queues));
 	if (!o->queues)
 		return err_set(err, ENOMEM, l->name, "out of memory");
 	if (o->n_dests > 1) {
 		r->classify = true;
-		o->steer = e->plan->segments[l->reader].steer;
-		o->even = e->even[l->reader];
-		rc = e->elastic && e->elastic[l->reader] ? open_way(e, r, o, err) : 0;
+		o->steer = e->plan->segments[reader].steer;
+		o->even = e->even[reader];
+		rc = e->elastic[reader] ? open_way(e, r, o, (unsigned int)reader, err) : 0;
 		if (rc)
 			return rc;
 	}
@@ -133,11 +132,9 @@ static int open_inlet(struct engine *e, struct replica *r, struct inlet *in, str
 	return rc;
 }
 
-static int open_node(struct engine *e, struct replica *r, unsigned int i, unsigned int nf_index,
-		     struct err *err)
+static int make_worker(struct engine *e, struct replica *r, unsigned int i, struct nf *nf,
+		       struct err *err)
 {
-	struct nf *nf = &e->nfs[nf_index];
-	struct node *node = &r->nodes[i];
 	struct nf_worker *w = hot_alloc(sizeof(*w));
 	int rc;
 
@@ -158,7 +155,34 @@ static int open_node(struct engine *e, struct replica *r, unsigned int i, unsign
 		rte_free(w);
 		return rc;
 	}
-	node->worker = w;
+	r->nodes[i].worker = w;
+	return 0;
+}
+
+struct node *replica_node(const struct engine *e, unsigned int nf, unsigned int index)
+{
+	unsigned int si = (unsigned int)e->plan->nfs[nf].segment;
+	const struct plan_segment *s = &e->plan->segments[si];
+	unsigned int i = 0;
+
+	while (s->nodes[i].nf != nf)
+		i++;
+	return &e->replicas[si][index]->nodes[i];
+}
+
+static int open_node(struct engine *e, struct replica *r, unsigned int i, unsigned int nf_index,
+		     struct err *err)
+{
+	struct nf *nf = &e->nfs[nf_index];
+	struct node *node = &r->nodes[i];
+	int rc = 0;
+
+	if (e->was)
+		node->worker = replica_node(e->was, nf_index, r->index)->worker;
+	else
+		rc = make_worker(e, r, i, nf, err);
+	if (rc)
+		return rc;
 	node->process = nf->ops->process;
 	r->classify |= nf->ops->wants_headers;
 	r->has_tick |= nf->ops->tick != NULL;
@@ -323,7 +347,7 @@ void replica_destroy(struct replica *r)
 	for (unsigned int i = 0; r->nodes && i < r->n_nodes; i++) {
 		struct nf_worker *w = r->nodes[i].worker;
 
-		if (w->nf->ops->worker_fini)
+		if (w && w->nf->ops->worker_fini) /* NULL: another replica has it now */
 			w->nf->ops->worker_fini(w);
 		rte_free(w);
 		rte_free(r->nodes[i].located);

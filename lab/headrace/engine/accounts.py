@@ -120,6 +120,8 @@ def _ended(read: EngineCounts) -> Counter[tuple[str, str, str, str]]:
     for name, one in read.links.items():
         if isinstance(one, ShmCounts):
             add(name, one.ended)
+        if isinstance(one, RingCounts):
+            add(name, {"full": one.ended})
     return ended
 
 

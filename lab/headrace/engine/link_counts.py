@@ -93,6 +93,7 @@ class RingCounts(Counts):
     used: int
     used_each: tuple[int, ...] = ()  # of the ring of each reading replica
     full: int = 0
+    ended: Ends = {}  # of `full`, those that segments had counted that are no more
 
 
 class LinkTimes(Counts):

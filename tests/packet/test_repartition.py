@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions go from one segment to another under traffic: pipelines become run-to-completion and
+pipelines again, with what the functions keep."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import os
+import random
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from headrace.record.latency import decode
+from support.engine import Engine, EngineError, nf_imbalance
+from support.plans import beside_its_ends
+
+PACKETS, RATE_PPS, FLOWS, BUCKETS = 10_000, 8000, 1000, 256
+SOME = 40
+CHANGES = 1000 if os.environ.get("HEADRACE_SLOW") else SOME
+LONG_MS = 10_000  # where a machine that others load may stand still
+VIP = {
+    "address": "203.0.113.1",
+    "backends": [{"address": "198.51.100.1"}, {"address": "198.51.100.2"}],
+}
+CHAIN: dict[str, tuple[str, dict[str, Any]]] = {
+    "acl": ("pass", {"rules": [{"action": "permit"}]}),
+    "nat": ("out", {"pool": ["192.0.2.1", "192.0.2.2"], "seed": 1}),
+    "firewall": ("pass", {"rules": [{"action": "permit"}]}),
+    "lb": ("out", {"vips": [VIP], "table_size": 251}),
+    "monitor": ("out", {}),
+}
+BEGUN = {"nat": "new-sessions", "firewall": "new-flows", "lb": "new-flows", "monitor": "new-flows"}
+NAMES = list(CHAIN)
+RTC = [NAMES]
+PIPELINE = [[name] for name in NAMES]
+
+Parts = Sequence[Sequence[str]]
+
+
+def _between(i: int) -> str:
+    return f"between{i}"
+
+
+def _segments(parts: Parts, cpus: Sequence[Sequence[int]], elastic: int) -> list[dict[str, Any]]:
+    """The chain's functions, cut so, on these CPUs."""
+    segments = []
+    for part, on in zip(parts, cpus, strict=True):
+        first, last = NAMES.index(part[0]), NAMES.index(part[-1])
+        onwards = [*part[1:], f"link:{_between(last) if last < len(NAMES) - 1 else 'back'}"]
+        nodes = {
+            name: {"forward": {CHAIN[name][0]: to}} for name, to in zip(part, onwards, strict=True)
+        }
+        segments.append(
+            {
+                "name": "-".join(part), "cpus": list(on), "elastic": elastic, "nodes": nodes,
+                "inputs": [{"link": _between(first - 1) if first else "wire", "to": part[0]}],
+            }
+        )  # fmt: skip
+    return segments
+
+
+def _plan(
+    cpus: Sequence[int], parts: Parts, on: Sequence[Sequence[int]], elastic: int = 0
+) -> dict[str, Any]:
+    nfs = {name: {"type": name, "params": params} for name, (_, params) in CHAIN.items()}
+    plan = beside_its_ends([cpus[0], cpus[0]], nfs, {})
+    ends, _, sink = plan["segments"]
+    plan["segments"] = [ends, *_segments(parts, on, elastic), sink]
+    for i in range(len(NAMES) - 1):
+        params = {"size": 1024, "on_full": "wait", "spare": max(1, elastic)}
+        plan["links"][_between(i)] = {"type": "ring", "params": params}
+    plan["links"]["gen"]["params"] |= {
+        "flows": FLOWS, "dst_ip": VIP["address"], "vary": ["src_ip"]
+    }  # fmt: skip
+    plan["engine"]["spare_cpus"] = sorted({cpus[0], cpus[-1]})
+    return plan
+
+
+def _cut(draw: random.Random) -> Parts:
+    cuts = [0, *sorted(draw.sample(range(1, len(NAMES)), draw.randrange(len(NAMES)))), len(NAMES)]
+    return [NAMES[a:b] for a, b in itertools.pairwise(cuts)]
+
+
+@dataclass
+class Changes:
+    """At random: the chain cut anew, replicas that come and go, buckets that move; each timed."""
+
+    engine: Engine
+    plan: dict[str, Any]  # that it has
+    cpus: Sequence[int]
+    elastic: int
+    draw: random.Random
+    parts: Parts
+    made: Counter[str] = field(default_factory=Counter)
+    took_ns: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    waited: int = 0
+
+    def _note(self, kind: str, told: dict[str, Any]) -> None:
+        self.made[kind] += 1
+        self.took_ns[kind].append(told["took_ns"])
+        self.waited += told["waited"]
+
+    def _lcores(self) -> list[list[int]]:
+        two, most = [self.cpus[0], self.cpus[-1]], self.elastic or 1
+        return [self.draw.choices(two, k=self.draw.randrange(1, most + 1)) for _ in self.parts]
+
+    def _to(self, parts: Parts) -> None:
+        self.parts = parts
+        wanted = _plan(self.cpus, parts, self._lcores(), self.elastic)
+        wanted["engine"] = self.plan["engine"]
+        answer = self.engine.call("plan", plan=wanted, within_ms=LONG_MS)
+        assert "late" not in answer
+        self.plan = wanted
+        if "partition" in answer:
+            self._note("partition", answer["partition"])
+        for one in answer["moves"]:
+            self._note("replicas", one)
+
+    def _move(self) -> None:
+        segment = self.draw.choice(self.plan["segments"][1:-1])
+        some = self.draw.sample(range(BUCKETS), self.draw.randrange(1, BUCKETS))
+        told = self.engine.call(
+            "move", segment=segment["name"], buckets=some, within_ms=LONG_MS,
+            to=self.draw.randrange(len(segment["cpus"])),
+        )  # fmt: skip
+        assert "late" not in told
+        self._note("half of the buckets" if told["buckets"] >= BUCKETS // 2 else "buckets", told)
+
+    def one(self) -> None:
+        kind = self.draw.random()
+        if self.elastic and kind < 0.4:
+            self._move()
+        elif self.elastic and kind < 0.6:
+            self._to(self.parts)
+        else:
+            self._to(self.draw.choice([RTC, PIPELINE, _cut(self.draw)]))
+
+    def say(self) -> str:
+        lines = []
+        for kind, took in sorted(self.took_ns.items()):
+            middle, most = sorted(took)[len(took) // 2] // 1000, max(took) // 1000
+            lines.append(f"{self.made[kind]} of {kind}: {middle} us in the median, at most {most}")
+        return "\n".join([*lines, f"{self.waited} packets waited"])
+
+
+def _counters(reading: dict[str, Any], function: str, counter: str) -> int:
+    return sum(
+        replica["nfs"][function]["counters"][counter]
+        for replicas in reading["segments"].values()
+        for replica in replicas
+        if function in replica["nfs"]
+    )
+
+
+def _p999_us(reading: dict[str, Any]) -> float:
+    histogram = decode(reading["links"]["meas"]["latency"]["hdr"])
+    assert histogram is not None
+    return float(histogram.get_value_at_percentile(99.9)) / 1000
+
+
+def _ended(engine: Engine) -> dict[str, Any]:
+    engine.call("stop")
+    engine.wait_for(lambda: engine.read()["links"]["gen"]["state"] == "done", "the end", seconds=60)
+    return engine.settle(engine.read()["links"]["gen"]["sent"])
+
+
+def _all_came(reading: dict[str, Any]) -> None:
+    """What was sent, in its flow's order."""
+    sink = reading["links"]["meas"]
+    assert sink["received"] == reading["links"]["gen"]["sent"] > 0
+    assert (sink["lost"], sink["reordered"], sink["duplicated"]) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("elastic", [0, 2], ids=["one-replica", "elastic"])
+def test_functions_change_segments_and_nothing_is_lost(
+    start_engine: Callable[..., Engine], cpus: list[int], elastic: int
+) -> None:
+    plan = _plan(cpus, PIPELINE, [[cpus[-1]]] * len(NAMES), elastic)
+    sources = {"gen": {"rate_pps": RATE_PPS, "duration_s": 3600}}
+    with start_engine(plan) as engine:
+        changes = Changes(engine, plan, cpus, elastic, random.Random(1), PIPELINE)
+        began = time.monotonic()
+        engine.call("start", sources=sources)
+        for _ in range(CHANGES):
+            before = engine.read()
+            changes.one()
+            after = engine.read()
+            assert list(after["segments"]) == [one["name"] for one in changes.plan["segments"]]
+            for name in BEGUN:
+                assert _counters(after, name, BEGUN[name]) >= _counters(before, name, BEGUN[name])
+        engine.wait_for(
+            lambda: engine.read()["links"]["gen"]["sent"] > PACKETS, "traffic", seconds=120
+        )
+        took = time.monotonic() - began
+        reading = _ended(engine)
+        # The same without a change.
+        engine.call("start", sources=sources)
+        time.sleep(took if CHANGES > SOME else 1)
+        still = _ended(engine)
+    for one in (reading, still):
+        _all_came(one)
+    # With the sessions that it began with.
+    begun = {name: _counters(still, name, counter) for name, counter in BEGUN.items()}
+    assert begun == dict.fromkeys(BEGUN, FLOWS)
+    assert not any(nf_imbalance(still).values())
+    assert changes.made["partition"] > CHANGES // 6
+    print(f"{CHANGES} changes in {took:.1f} s, {reading['links']['gen']['sent']} packets")
+    print(changes.say())
+    print(f"p99.9: {_p999_us(reading):.0f} us, and {_p999_us(still):.0f} without changes")
+
+
+def test_what_cannot_be_is_named(start_engine: Callable[..., Engine], cpus: list[int]) -> None:
+    on = [[cpus[-1]]]
+    rtc = _plan(cpus, RTC, on)
+    without = _plan(cpus, [NAMES[:-1]], on)
+    without["segments"][1]["nodes"]["lb"]["forward"]["out"] = "link:back"
+    two = _plan(cpus, RTC, [[cpus[0], cpus[-1]]])
+    elastic = _plan(cpus, RTC, on)
+    elastic["segments"][1]["elastic"] = 2
+    fast = _plan(cpus, RTC, on)
+    fast["segments"][1]["fastpath"] = 64
+    elsewhere = _plan(cpus, PIPELINE, [[250], *([[cpus[0]]] * (len(NAMES) - 1))])
+    torn = _plan(cpus, PIPELINE, [[cpus[0]]] * len(NAMES))
+    torn["segments"][2]["inputs"] = [{"link": "between2", "to": "nat"}]
+    source = _plan(cpus, RTC, on)
+    source["segments"][0]["name"] = "other"
+    for plan in (without, two, elastic, fast, elsewhere, torn, source):
+        plan["engine"] = rtc["engine"]
+    with start_engine(rtc) as engine:
+        for wrong, says in (
+            (without, 'plan.segments: "monitor" would be in no segment'),
+            (two, r"plan.segments\[1\]: 2 replicas; allowed: as many as there are, 1"),
+            (elastic, r'segments\[1\]: "acl" keeps what it keeps for one worker, and .* is `ela'),
+            (fast, r"segments\[1\]: .* has a fast path, which stays as it is"),
+            (elsewhere, r"segments\[1\]: CPU 250; allowed: .* started with"),
+            (torn, 'link "between2" is read twice'),
+            (source, 'plan.segments: "ends" has "gen", a source, which stays where it is'),
+        ):
+            with pytest.raises(EngineError, match=says):
+                engine.call("plan", plan=wrong)
+        engine.call("start", sources={"gen": {"rate_pps": 0, "packets": 1000}})
+        assert engine.settle(1000)["links"]["meas"]["received"] == 1000
+
+
+def test_rings_that_are_not_spare_stay(
+    start_engine: Callable[..., Engine], cpus: list[int]
+) -> None:
+    """A ring that nobody reads or writes is one only by its word."""
+    plan = _plan(cpus, PIPELINE, [[cpus[-1]]] * len(NAMES))
+    for i in range(len(NAMES) - 1):
+        del plan["links"][_between(i)]["params"]["spare"]
+    rtc = copy.deepcopy(plan)
+    rtc["segments"] = _plan(cpus, RTC, [[cpus[-1]]])["segments"]
+    with (
+        start_engine(plan) as engine,
+        pytest.raises(EngineError, match=r"plan.links.between0: no segment .*; allowed: `spare`"),
+    ):
+        engine.call("plan", plan=rtc)
+    with (
+        pytest.raises(EngineError, match=r"links\.between0: a ring needs a writer"),
+        start_engine(rtc),
+    ):
+        pass
