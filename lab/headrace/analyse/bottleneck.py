@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from headrace.analyse import limits
-from headrace.analyse.capacity import PAUSED, Part, carried_pps, parts_of
+from headrace.analyse.capacity import LOSING, PAUSED, Part, carried_pps, parts_of, unreached
 from headrace.analyse.repetitions import joined, left_out, together
 from headrace.analyse.units import count, percent, plural, pps, significant
 from headrace.record.frozen import Record
@@ -19,7 +19,6 @@ BUSY = 0.95  # a polling lcore above this share has no cycles left for a burst
 FULL_BURST = 0.75  # of the most that a poll takes
 HALF = 0.5  # of an lcore's time: below it the bursts are small
 CLOSE = 0.10  # parts nearer to each other than this cannot be told apart
-LOSING = 0.01  # of what was sent, and not meant to be dropped: some part is full
 SAME = 0.01  # costs nearer to each other than this are one
 ALIKE = 8  # so many parts of the same functions are drawn as one
 _NUMBERS = re.compile(r"(?<=vnf)\d+(\.\d+)*|[-.:]\d+")
@@ -74,7 +73,7 @@ def pipe_of(repetitions: Sequence[Measurement], above: Sequence[Measurement]) ->
     """Take all repetitions of a measurement, and their trials at loads that were too high."""
     at = together(repetitions)
     parts = _levelled(joined(repetitions))
-    limit = None if at.audit.verdict == "generator-bound" else limits.limit_of(at, above)
+    limit = None if unreached(at) else limits.limit_of(at, above)
     if limit is not None:
         name, headline = None, limits.headline(limit)
         reasons = _of_limit(limit, at, repetitions, above, parts)
@@ -107,7 +106,7 @@ def _narrowest(
     at: Measurement, above: Sequence[Measurement], parts: Sequence[Part], loads: str
 ) -> tuple[str | None, str, list[str]]:
     chain = [p for p in parts if p.role == "chain"]
-    if at.audit.verdict == "generator-bound":
+    if unreached(at):
         name, headline, reasons = _generator_bound(at, parts, loads)
         return name, headline, [*reasons, *_of_policy(at), *_of_holding(parts)]
     if any(p.held_up and p.sampled is None for p in chain):

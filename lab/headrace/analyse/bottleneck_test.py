@@ -205,6 +205,19 @@ def test_a_generator_bound_figure_names_no_part_of_the_chain() -> None:
     assert at_limit.narrowest == "generator"
 
 
+def test_a_generator_that_fell_short_of_its_load_may_yet_have_sent_too_much() -> None:
+    """It made half of what was asked for, and of that the chain lost 18 %. What a port of the
+    tester's did not take never reached the chain."""
+    unsent = Audit(verdict="generator-bound")
+    sent, lost = 10 * MPPS, int(1.8 * MPPS)
+    more = {"intended": 2 * sent, "sent": sent, "lost": lost, "loss_ratio": 0.18, "full": lost}
+    drawn = pipe(measurement("rtc", sent, audit=unsent, **more))
+    assert drawn.narrowest == "acl+lb+l3fwd"
+    port = Finding(check="port", ok=False, text="", value=lost)
+    kept = unsent.model_copy(update={"findings": (port,)})
+    assert pipe(measurement("rtc", sent, audit=kept, **more)).narrowest is None
+
+
 def test_a_tester_that_is_narrower_is_named_whatever_the_verdict() -> None:
     """Bars and mark follow one rule: the smallest capacity, wherever it is."""
     drawn = pipe(measurement("rtc x 3", 38 * MPPS))

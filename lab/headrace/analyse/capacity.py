@@ -22,6 +22,7 @@ from headrace.record.frozen import Record
 from headrace.record.rows import Measurement
 from headrace.record.segments import Segment
 
+LOSING = 0.01  # of what was sent, and not meant to be dropped: some part is full
 PAUSED = 0.001  # of a trial: worth a word
 HELD_UP = 0.05  # of a trial: an lcore away for longer has costs that are mostly waiting
 ROUNDING = 1e-9  # of the busy time: no cost of its own
@@ -79,6 +80,14 @@ def carried_pps(at: Measurement) -> float:
     """The load that the chain took: what it dropped on purpose counts as carried."""
     by_policy = at.policy_dropped / at.duration_s if at.duration_s else 0.0
     return at.throughput_pps + by_policy
+
+
+def unreached(at: Measurement) -> bool:
+    """Whether the generator was narrower than the chain: it made less than was asked for, or than
+    the chain takes, and none of what reached the chain was lost. What the tester's own ports did
+    not take never reached it."""
+    kept = sum(one.value or 0.0 for one in at.audit.failed if one.check == "port")
+    return at.audit.verdict == "generator-bound" and at.lost - kept <= LOSING * at.sent
 
 
 def parts_of(at: Measurement) -> tuple[Part, ...]:

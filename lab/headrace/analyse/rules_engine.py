@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from headrace.analyse.bottleneck import Pipe, pipe_of
-from headrace.analyse.capacity import HELD_CHECKS, HELD_UP, Part, parts_of
+from headrace.analyse.capacity import HELD_CHECKS, HELD_UP, Part, parts_of, unreached
 from headrace.analyse.diagnosis import Diagnosis, Weight
 from headrace.analyse.repetitions import together
 from headrace.analyse.rule_evidence import Evidence
@@ -48,9 +48,13 @@ def _shared(at: Measurement, roles: Sequence[str]) -> bool:
     return any(set(a.cpus) & set(b.cpus) for a in own for b in at.segments if a is not b)
 
 
+def _not_the_chains(at: Measurement) -> bool:
+    return at.audit.verdict == "invalid" or unreached(at)
+
+
 def generator_bound(e: Evidence) -> Iterator[Diagnosis]:
     for at, _ in e.measurements():
-        if at.audit.verdict not in _NOT_THE_CHAIN:
+        if not _not_the_chains(at):
             continue
         text, remedy = _NOT_THE_CHAIN[at.audit.verdict]
         if at.audit.verdict == "generator-bound":
@@ -102,7 +106,7 @@ def narrowest(e: Evidence) -> Iterator[Diagnosis]:
     """What a report explains, of all repetitions together."""
     for results, above in e.experiments():
         at = together(results)
-        if at.audit.verdict in _NOT_THE_CHAIN:
+        if _not_the_chains(at):
             continue
         small = max(
             (d for one in above if (d := _smallest_ring(at, one, e.repeated)) is not None),
