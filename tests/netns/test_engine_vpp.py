@@ -44,10 +44,10 @@ TRANSLATED = """
   - l3fwd: {routes: [{prefix: 0.0.0.0/0}]}
 """
 BALANCED_CHAIN = """
-  - acl: {rules: [{action: deny, proto: udp, sport: [7]}], default: permit, reverse: permit}
+  - acl: {rules: [{action: deny, proto: udp, sport: [7]}], default: permit}
   - lb:
       vips:
-        - {address: 192.0.2.80, port: 80, protocol: udp, backends: [
+        - {address: 198.18.0.1, port: 53, protocol: udp, backends: [
              {address: 10.1.0.1, count: 5}, {address: 10.1.1.1, weight: 2}]}
   - l3fwd: {routes: [{prefix: 0.0.0.0/0}, {prefix: 10.0.0.0/8, next_hop: 1}],
             next_hops: [{}, {dst_mac: "02:00:00:00:00:0a"}]}
@@ -97,23 +97,18 @@ def test_rules_and_routes(
         assert dut["acl-plugin-in-ip4-l2/existing session packets"] > 0
 
 
-@pytest.mark.parametrize(
-    ("chain", "direction", "text"),
-    [(TRANSLATED, "forward", CHOSEN), (BALANCED_CHAIN, "both", BALANCED)],
-)
+@pytest.mark.parametrize(("chain", "text"), [(TRANSLATED, CHOSEN), (BALANCED_CHAIN, BALANCED)])
 def test_translation(
-    lan: Lan, engine_binary: Path, tmp_path: Path, chain: str, direction: str, text: str
-) -> None:
-    """Chosen ports and backends may differ, and nothing else; what backends say comes back."""
-    run(lan, tmp_path, engine_binary, spec(runtime_dir(tmp_path), chain, direction))
+    lan: Lan, engine_binary: Path, tmp_path: Path, chain: str, text: str
+) -> None:  # fmt: skip
+    """Chosen ports and backends may differ, and nothing else."""
+    run(lan, tmp_path, engine_binary, spec(runtime_dir(tmp_path), chain, "forward"))
     [verdict] = equivalences(tmp_path / "b")
     assert verdict.verdict == "the same", verdict
     assert verdict.came > verdict.own
-    assert (verdict.answers > 5) == (direction == "both")
     assert any(text in one for one in verdict.declared)
-    trials = [one for one in Bundle(tmp_path / "b").trials() if one.direction == direction]
-    sent = 1200 if direction == "both" else 600
-    assert [(one.sent, one.lost) for one in trials] == [(sent, 0), (sent, 0)]
+    trials = Bundle(tmp_path / "b").trials()
+    assert [(one.sent, one.lost) for one in trials] == [(600, 0), (600, 0)]
 
 
 FAULT = """

@@ -23,7 +23,7 @@ from headrace.host.ledger import Ledger
 from headrace.host.programs import find, find_vpp
 from headrace.spec.testbed import ExternalDut, WirePort
 
-_HEAP_MB, _ROUTES_OF_MB = 1024, 1000  # and so many routes for each MiB more
+_HEAP_MB, _STATE_OF_MB = 1024, 1000  # and so many routes, or sessions, for each MiB more
 _BESIDE = (
     "Its nodes pass up to 256 packets on at once; each counts packets and cycles, and interfaces "
     "count packets and bytes.",
@@ -122,7 +122,9 @@ class VppForwarder:
     def _heap_mb(self) -> int:
         nodes = self.work.experiment.nodes
         count = sum(len(routes(one.params, self.work.doc)) for one in nodes if one.nf == "l3fwd")
-        return _HEAP_MB + count * len(self.work.ports) // _ROUTES_OF_MB
+        count *= len(self.work.ports)
+        count += sum(one.params.get("sessions", 0) for one in nodes if one.nf == "nat")
+        return _HEAP_MB + count // _STATE_OF_MB
 
 
 def no_vpp(spec: dict[str, Any]) -> str | None:

@@ -111,12 +111,17 @@ def _check_nat(work: Work, node: Node) -> None:
         work.check_given(node, key, only, "has its own range of ports")
     if "seed" in node.params:
         raise work.refused(node, "seed", "draws ports by itself; allowed: none given")
+    _check_one_way(work, node, "what sessions get back")
+
+
+def _check_one_way(work: Work, node: Node, lets_in: str) -> None:
     if "reverse" in work.ports:
-        why = "lets in what sessions get back, and no other traffic; allowed: direction forward"
+        why = f"lets in {lets_in}, and no other traffic; allowed: direction forward"
         raise work.refused(node, "", why)
 
 
 def _check_lb(work: Work, node: Node) -> None:
+    _check_one_way(work, node, "what backends say")
     work.check_given(node, "mode", "nat", "rewrites destinations here")
     work.check_given(node, "other", "pass", "routes what is for no VIP")
     if "table_size" in node.params:

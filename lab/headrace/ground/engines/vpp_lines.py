@@ -253,8 +253,6 @@ def _lb(into: VppLines, node: Node) -> None:
                      if its == weight]  # fmt: skip
             words = f" weight {weight}" if len(set(weights)) > 1 else ""
             into.say(f"lb as {name} {' '.join(alike)}{words}")
-    if into.both:
-        into.say(f"lb set interface nat4 in {into.interfaces[-1]}")
 
 
 _FUNCTIONS = {"acl": _acl, "nat": _nat, "lb": _lb}

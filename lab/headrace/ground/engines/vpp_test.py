@@ -188,9 +188,12 @@ def test_what_is_refused(chain: list[Any], why: str) -> None:
     assert why in str(refusal.value)
 
 
-def test_a_nat_lets_in_answers_only() -> None:
+def test_a_translator_lets_in_answers_only() -> None:
     with pytest.raises(BadInput, match=r"chain\[0\]\.nat: vpp: lets in what sessions get back"):
         check_chain(work([NAT, DEFAULT], "both"))
+    vip = {"address": "192.0.2.1", "port": 80, "protocol": "udp", "backends": []}
+    with pytest.raises(BadInput, match=r"chain\[0\]\.lb: vpp: lets in what backends say"):
+        check_chain(work([{"lb": {"vips": [vip]}}, DEFAULT], "both"))
 
 
 def test_sessions_permit_answers_too() -> None:
