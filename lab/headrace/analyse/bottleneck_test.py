@@ -210,7 +210,13 @@ def test_a_generator_that_fell_short_of_its_load_may_yet_have_sent_too_much() ->
     tester's did not take never reached the chain."""
     unsent = Audit(verdict="generator-bound")
     sent, lost = 10 * MPPS, int(1.8 * MPPS)
-    more = {"intended": 2 * sent, "sent": sent, "lost": lost, "loss_ratio": 0.18, "full": lost}
+    more: dict[str, Any] = {
+        "intended": 2 * sent,
+        "sent": sent,
+        "lost": lost,
+        "loss_ratio": 0.18,
+        "full": lost,
+    }
     drawn = pipe(measurement("rtc", sent, audit=unsent, **more))
     assert drawn.narrowest == "acl+lb+l3fwd"
     port = Finding(check="port", ok=False, text="", value=lost)

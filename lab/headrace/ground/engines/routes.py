@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from headrace.ground.engines.acl_rules import Network
@@ -48,14 +50,21 @@ def routes(params: Mapping[str, Any], doc: Document) -> list[PrefixRoute]:
     """A prefix that is there twice has its last next hop. `ranges` are not among them."""
     table = {_prefix(one["prefix"]): one.get("next_hop", 0) for one in params.get("routes", ())}
     if (file := params.get("routes_file")) is not None:
-        hops, turn = len(next_hops(params)), 0
-        for line in lines_of(doc.resolve(file)):
-            prefix, *hop = line.partition("#")[0].split() or [""]
-            if not prefix:
-                continue
-            table[_prefix(prefix)] = int(hop[0]) if hop else turn % hops
-            turn += not hop
+        table |= _of_file(doc.resolve(file), len(next_hops(params)))
     return [PrefixRoute(prefix, hop) for prefix, hop in table.items()]
+
+
+@functools.lru_cache(maxsize=1)
+def _of_file(file: Path, hops: int) -> Mapping[Network, int]:
+    """Kept, as it is asked for several times, and takes seconds where it has a million lines."""
+    table, turn = dict[Network, int](), 0
+    for line in lines_of(file):
+        prefix, *hop = line.partition("#")[0].split() or [""]
+        if not prefix:
+            continue
+        table[_prefix(prefix)] = int(hop[0]) if hop else turn % hops
+        turn += not hop
+    return table
 
 
 def _prefix(text: str) -> Network:

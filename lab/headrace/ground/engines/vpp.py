@@ -123,7 +123,7 @@ class VppForwarder:
         nodes = self.work.experiment.nodes
         count = sum(len(routes(one.params, self.work.doc)) for one in nodes if one.nf == "l3fwd")
         count *= len(self.work.ports)
-        count += sum(one.params.get("sessions", 0) for one in nodes if one.nf == "nat")
+        count += sum(int(one.params.get("sessions", 0)) for one in nodes if one.nf == "nat")
         return _HEAP_MB + count // _STATE_OF_MB
 
 
