@@ -238,14 +238,14 @@ configure() {
 wire() { # the two nodes' own network
 	local first second
 	first=$(cat "$state/node1.pid") second=$(cat "$state/node2.pid")
-	inside 1 ip link add node0 type bridge
-	inside 1 ip addr add 10.99.0.1/24 dev node0
-	inside 1 ip link set node0 up
-	nsenter -t "$first" -n ip link add to-node2 type veth peer name node0 netns "/proc/$second/ns/net"
-	inside 1 ip link set to-node2 master node0 up
-	inside 2 ip addr add 10.99.0.2/24 dev node0
-	inside 2 ip link set node0 up
-	inside 1 ip route add default dev node0
+	inside 1 ip link add eth0 type bridge
+	inside 1 ip addr add 10.99.0.1/24 dev eth0
+	inside 1 ip link set eth0 up
+	nsenter -t "$first" -n ip link add to-node2 type veth peer name eth0 netns "/proc/$second/ns/net"
+	inside 1 ip link set to-node2 master eth0 up
+	inside 2 ip addr add 10.99.0.2/24 dev eth0
+	inside 2 ip link set eth0 up
+	inside 1 ip route add default dev eth0
 	inside 2 ip route add default via 10.99.0.1
 	inside 1 ip route add 10.244.2.0/24 via 10.99.0.2
 	inside 2 ip route add 10.244.1.0/24 via 10.99.0.1
@@ -318,6 +318,7 @@ up() {
 }
 
 load() { # layers that images have in common are in one archive once
+	rm -f "$state/images.tar" # of a load that was broken off
 	podman save --quiet --multi-image-archive -o "$state/images.tar" "$@"
 	local going=()
 	for node in 1 2; do
@@ -334,7 +335,7 @@ load() { # layers that images have in common are in one archive once
 fake() {
 	local number
 	[ -x "$bin/kwok" ] || die "no kwok is built: scripts/cluster.sh build"
-	daemon 1 kwok "$bin/kwok" --kubeconfig "$pki/admin.kubeconfig" --manage-all-nodes=false \
+	[ -e "$state/log/kwok1" ] || daemon 1 kwok "$bin/kwok" --kubeconfig "$pki/admin.kubeconfig" --manage-all-nodes=false \
 		--manage-nodes-with-annotation-selector kwok.x-k8s.io/node=fake --cidr 10.245.0.0/16 --node-ip 10.99.0.1
 	for number in $(seq "$1"); do
 		cat <<-EOF
@@ -351,10 +352,13 @@ fake() {
 		EOF
 	done >"$state/fake.yaml"
 	kubectl create -f "$state/fake.yaml" >/dev/null
-	within 120 "the simulated nodes" all_ready "$1"
+	within 300 "the simulated nodes" all_ready "$1"
 }
 
-all_ready() { [ "$(kubectl get nodes -l type=kwok --no-headers | grep -c ' Ready')" = "$1" ]; }
+# To ask for a thousand nodes takes a second of the API server's time; kubectl wait asks for each, five a second.
+all_ready() {
+	[ "$(kubectl get nodes -l type=kwok --no-headers | grep -c ' Ready')" = "$1" ] || { sleep 3 && false; }
+}
 
 down() {
 	local node folder
