@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support.cluster import cluster, images, kubectl, own_state  # noqa: F401
+from support.cluster import cluster, images, kubectl, own_image, own_state  # noqa: F401
 from support.engine import Engine, free_cpus
 from support.netns import Lan, netns_refusal
 

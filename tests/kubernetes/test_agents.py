@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,13 @@ import pytest
 
 from headrace.collect.samples import Samples
 from headrace.collect.watch import trial_times
-from support import lab_image
 from support.cluster import OwnCluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs_root, pytest.mark.usefixtures("own_state")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.needs_root,
+    pytest.mark.usefixtures("images", "own_state"),
+]
 
 SPEC = """name: read
 deployment: {{hosting: {{kind: appliances, servers: 1}}}}
@@ -34,7 +36,7 @@ chain: [{{acl: {{rules: [{{action: permit}}]}}}}]
 workload: {{frame: 128, flows: 256}}
 measure: {{loads: [2k], trial: 2 s}}
 warmup: 0.2 s
-collect: {{layers: [virtualization, os], period: 0.5}}
+collect: {{period: 0.5, trace: 0.1}}
 ground: {{kubernetes: {{cpus: 0, pod_cpus: {{tester: 1}}, nodes: node1, agent: {image}}}}}
 """
 # A pod that a restricted namespace takes, and agents that it does not.
@@ -50,18 +52,6 @@ with agents_on(Cluster(), "restricted", sys.argv[1], collect, Stopwatch()) as el
     [layer] = elsewhere.collectors(["os"])
     print(json.dumps([layer.refusal(), time.monotonic() - began]))
 """
-
-
-@pytest.fixture(scope="module")
-def image(cluster: OwnCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    from headrace.ground import catalogue
-
-    try:
-        name = lab_image.build(catalogue.find("headrace").image, tmp_path_factory.mktemp("image"))
-        cluster.load(name, *(catalogue.find(one).image for one in ("traffic", "nat", "headrace")))
-        yield name
-    finally:
-        lab_image.remove()
 
 
 def measured(cluster: OwnCluster, folder: Path, text: str) -> Path:
@@ -81,9 +71,9 @@ def application(bundle: Path) -> Any:
 
 
 def test_what_agents_read_is_what_pods_say_of_themselves(
-    cluster: OwnCluster, image: str, tmp_path: Path
+    cluster: OwnCluster, own_image: str, tmp_path: Path
 ) -> None:
-    bundle = measured(cluster, tmp_path, SPEC.format(image=image, more="nodes: node1"))
+    bundle = measured(cluster, tmp_path, SPEC.format(image=own_image, more="nodes: node1"))
     samples, [trial] = Samples(bundle / "samples"), trial_times(bundle / "samples")
     assert set(samples.refused) <= {"application"}, samples.refused
     groups = samples.window("virtualization", trial.begin_ns, trial.end_ns)
@@ -100,9 +90,9 @@ def test_what_agents_read_is_what_pods_say_of_themselves(
     assert samples.window("os").change("collector_cpu_ns")["node1"] > 0
 
 
-def test_two_nodes_have_an_agent_each(cluster: OwnCluster, image: str, tmp_path: Path) -> None:
-    more = "network: macvlan, master: node0, place: {client: node1, nat: node2, server1: node1}"
-    bundle = measured(cluster, tmp_path, SPEC.format(image=image, more=more))
+def test_two_nodes_have_an_agent_each(cluster: OwnCluster, own_image: str, tmp_path: Path) -> None:
+    more = "network: macvlan, master: eth0, place: {client: node1, nat: node2, server1: node1}"
+    bundle = measured(cluster, tmp_path, SPEC.format(image=own_image, more=more))
     samples = Samples(bundle / "samples")
     places = samples.window("hardware").rate("cpu_user_s")
     assert {"cpu0@node1", "cpu0@node2"} <= set(places)
@@ -113,22 +103,25 @@ def test_two_nodes_have_an_agent_each(cluster: OwnCluster, image: str, tmp_path:
     assert absent == "packets' ways are followed on one node; this deployment is on 2\n"
 
 
-def test_engines_are_read_by_their_pods(cluster: OwnCluster, image: str, tmp_path: Path) -> None:
+def test_engines_are_read_by_their_pods(
+    cluster: OwnCluster, own_image: str, tmp_path: Path
+) -> None:
     """The tester polls on a CPU of its own: its group has all of that, or what there was of it."""
-    bundle = measured(cluster, tmp_path, ENGINES.format(image=image))
+    bundle = measured(cluster, tmp_path, ENGINES.format(image=own_image))
     samples = Samples(bundle / "samples")
     used = samples.window("virtualization").rate("cgroup_cpu_ns")
     assert set(used) == {"tester", "vnf1"}
     assert 0.3e9 < used["tester"] < 2.1e9, used  # the program's other threads have the reserved one
     assert samples.window("os").change("collector_cpu_ns")["node1"] > 0
+    assert {"cpu0@node1", "cpu1@node1"} <= set(samples.window("hardware").rate("cpu_user_s"))
 
 
 def test_a_namespace_that_forbids_them_is_quoted(
-    cluster: OwnCluster, image: str, tmp_path: Path
+    cluster: OwnCluster, own_image: str, tmp_path: Path
 ) -> None:
     pod = {
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "restricted"},
-        "spec": {"containers": [{"name": "c", "image": image, "command": ["sleep", "99"]}]},
+        "spec": {"containers": [{"name": "c", "image": own_image, "command": ["sleep", "99"]}]},
     }  # fmt: skip
     (tmp_path / "pod.json").write_text(json.dumps(pod))
     try:
@@ -138,7 +131,7 @@ def test_a_namespace_that_forbids_them_is_quoted(
         cluster.kubectl("wait", "-n", "restricted", "--for=condition=Ready", "pod/p")
         label = "pod-security.kubernetes.io/enforce=restricted"
         cluster.kubectl("label", "namespace", "restricted", label)
-        done = cluster.run(sys.executable, "-c", FORBIDDEN, image)
+        done = cluster.run(sys.executable, "-c", FORBIDDEN, own_image)
         assert done.returncode == 0, done.stderr
         why, seconds = json.loads(done.stdout)
         assert why.startswith("agents of nodes: Error creating: pods "), why

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -36,18 +37,6 @@ SPEC = (
     + "workload: {flows: 1024}\nmeasure: {max: true, loads: [1M]}\n"
     "ground: {simulated: {server: reference}}\n"
 )
-
-
-@pytest.fixture(scope="module")
-def image(cluster: OwnCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    from headrace.ground import catalogue
-
-    try:
-        name = lab_image.build(catalogue.find("headrace").image, tmp_path_factory.mktemp("image"))
-        cluster.load(name)
-        yield name
-    finally:
-        lab_image.remove()
 
 
 @pytest.fixture
@@ -91,14 +80,14 @@ def kill_after(cluster: OwnCluster, command: list[object], folder: Path, count: 
 
 
 def test_64_graphs_killed_twice_equal_those_that_were_not(
-    cluster: OwnCluster, image: str, spec: Path, tmp_path: Path
+    cluster: OwnCluster, own_image: str, spec: Path, tmp_path: Path
 ) -> None:
     """The same points, predicted here."""
     graphs, here, there = chain_graphs.both_bases(tmp_path), tmp_path / "here", tmp_path / "there"
     command = [sys.executable, "-m", "headrace", "campaign", graphs, "--out", here, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
-    jobs: list[object] = ["campaign", graphs, "--out", there, "--json", "--pods", image]
+    jobs: list[object] = ["campaign", graphs, "--out", there, "--json", "--pods", own_image]
     first = kill_after(cluster, jobs, there, 10)
     assert len(cluster.left()["cluster"]) == 1  # for the next one to remove
     second = kill_after(cluster, jobs, there, len(first) + 15)
@@ -113,8 +102,77 @@ def test_64_graphs_killed_twice_equal_those_that_were_not(
     assert points[0] == points[1]
 
 
+# An image in which one point's command fails, one's ends as if killed each time, and one's takes
+# long enough to lose its pod.
+FAILING = """FROM {image}
+RUN printf '%s\\n' '#!/bin/sh' 'case "$*" in' \\
+    '*"--point 2 "*) echo "headrace: no luck today" >&2; exit 3;;' \\
+    '*"--point 4 "*) exit 137;;' \\
+    '*"--point 5 "*) sleep 15;;' \\
+    'esac' 'exec python3 -m headrace "$@"' >/usr/bin/headrace
+"""
+
+
+@pytest.fixture
+def failing(cluster: OwnCluster, own_image: str, tmp_path: Path) -> Iterator[str]:
+    name = "localhost/headrace/failing:test"
+    folder = tmp_path / "failing"
+    folder.mkdir()
+    (folder / "Containerfile").write_text(FAILING.format(image=own_image))
+    try:
+        lab_image.build_in(folder, name)
+        cluster.load(name)
+        yield name
+    finally:
+        lab_image.remove(name)
+
+
+def pod_of(cluster: OwnCluster, job: str) -> tuple[str, str]:
+    """The namespace and name of the pod in which a Job runs."""
+    path = "{range .items[*]}{.metadata.namespace} {.metadata.name} {.status.phase}{'\\n'}{end}"
+    deadline = time.monotonic() + 120
+    while True:
+        for line in cluster.kubectl("get", "pods", "-A", "-o", f"jsonpath={path}").splitlines():
+            namespace, pod, phase = line.split()
+            if pod.startswith(job) and phase == "Running":
+                return namespace, pod
+        assert time.monotonic() < deadline, f"no pod of {job} runs"
+        time.sleep(0.3)
+
+
+def test_others_go_on_where_jobs_fail_and_it_is_resumed(
+    cluster: OwnCluster, own_image: str, failing: str, spec: Path, tmp_path: Path
+) -> None:
+    """Each point that failed has its reason; one whose pod was taken away has run again; the same
+    command with an image that works measures those that are lacking and no others."""
+    folder = tmp_path / "jobs"
+    command = ("campaign", spec, "--out", folder, "--json", "--jobs", 3, "--pods")
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(cluster.headrace, *command, failing, timeout_s=400)
+        namespace, pod = pod_of(cluster, "5-1-")
+        cluster.kubectl("delete", "pod", "-n", namespace, pod, "--grace-period=0")
+        done = running.result()
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1] == "headrace: points that failed: 2, 4"
+    points = {one["key"]: one for one in json.loads(done.stdout)["points"]}
+    assert points["2"]["failed"] == "no luck today"
+    assert "its container command ended (Error, exit status 137)" in points["4"]["failed"]
+    assert complete(folder) == {"1-1", "3-1", "5-1", "6-1"}
+    assert cluster.left() == {}
+    before = {name: (folder / name / "status.json").stat().st_mtime_ns for name in complete(folder)}
+    done = cluster.headrace(*command, own_image)
+    assert done.returncode == 0, done.stderr
+    assert "4 runs of before" in done.stderr
+    assert all(one["failed"] is None for one in json.loads(done.stdout)["points"])
+    assert complete(folder) == {f"{number}-1" for number in range(1, 7)}
+    for name, at in before.items():
+        assert (folder / name / "status.json").stat().st_mtime_ns == at
+    assert len(rows(folder, "results")) == 2 * len(CHAINS)  # a search's and a load's
+
+
 def test_a_point_that_fails_is_named_and_others_go_on(
-    cluster: OwnCluster, image: str, spec: Path, tmp_path: Path
+    cluster: OwnCluster, own_image: str, spec: Path, tmp_path: Path
 ) -> None:
     """An image that no node has is told once, as its kubelet says it."""
     done = cluster.headrace(

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from support import lab_image
+
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "cluster.sh"
 OURS = "app.kubernetes.io/managed-by=headrace"
 NODES = ("node1", "node2")
@@ -88,6 +90,19 @@ def images(cluster: OwnCluster) -> None:
 
     names = ("traffic", "nat", "ip-firewall", "l7-cache", "l4-lb", "ids", "headrace")
     cluster.load(*(catalogue.find(name).image for name in names))
+
+
+@pytest.fixture(scope="session")
+def own_image(cluster: OwnCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One with this checkout's lab, on both nodes: once for all that start commands in pods."""
+    from headrace.ground import catalogue
+
+    try:
+        name = lab_image.build(catalogue.find("headrace").image, tmp_path_factory.mktemp("image"))
+        cluster.load(name)
+        yield name
+    finally:
+        lab_image.remove()
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ import subprocess
 import sysconfig
 from pathlib import Path
 
-from conftest import REPO
 from headrace.errors import HeadraceError
 from headrace.host import programs
 
+REPO = Path(__file__).resolve().parents[2]
 NAME = "localhost/headrace/lab:test"
 # What no prediction loads, and what only developers need.
 LEFT_OUT = (
@@ -46,13 +46,18 @@ def build(engine: str, folder: Path) -> str:
         with contextlib.suppress(HeadraceError):
             shutil.copy2(programs.find_beside_tracer(name), folder / "programs")
     (folder / "Containerfile").write_text(CONTAINERFILE.format(engine=engine))
-    subprocess.run(
-        ["podman", "--runtime", "runc", "build", "--quiet", "--isolation=chroot", "--network=host",
-         "--tag", NAME, folder],
-        check=True, stdout=subprocess.DEVNULL, timeout=300,
-    )  # fmt: skip
+    build_in(folder, NAME)
     return NAME
 
 
-def remove() -> None:
-    subprocess.run(["podman", "rmi", "--force", NAME], check=False, capture_output=True, timeout=60)
+def build_in(folder: Path, name: str) -> None:
+    """What a folder's Containerfile says."""
+    subprocess.run(
+        ["podman", "--runtime", "runc", "build", "--quiet", "--isolation=chroot", "--network=host",
+         "--tag", name, folder],
+        check=True, stdout=subprocess.DEVNULL, timeout=300,
+    )  # fmt: skip
+
+
+def remove(name: str = NAME) -> None:
+    subprocess.run(["podman", "rmi", "--force", name], check=False, capture_output=True, timeout=60)
