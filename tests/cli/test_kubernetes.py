@@ -21,7 +21,7 @@ groups:
   inside: {about: one, spec: {chain: [nat]}}
   outside: {about: another, spec: {chain: [ip-firewall]}}
 """
-OWN = "name: t\nchain: [l2fwd]\nground: {kubernetes: {}}\n"
+OWN = "name: t\nchain: [l2fwd]\n"
 
 
 def run(spec: Path, text: str, *options: str) -> subprocess.CompletedProcess[str]:
@@ -62,7 +62,8 @@ def test_a_study_is_checked_without_one(tmp_path: Path) -> None:
     ],
 )
 def test_what_pods_cannot_have_is_named(tmp_path: Path, more: str, words: str) -> None:
-    done = run(tmp_path / "t.yaml", OWN + more + "\n", "--check")
+    ground = "" if "ground:" in more else "ground: {kubernetes: {}}\n"
+    done = run(tmp_path / "t.yaml", f"{OWN}{ground}{more}\n", "--check")
     assert done.returncode == 2
     assert words in done.stderr.splitlines()[-1]
 
@@ -110,7 +111,11 @@ def test_a_points_manifests_are_those_of_the_whole(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--network", "foo"], "--network: got 'foo'; allowed: bridge, macvlan, sriov"),
+        (["--network", "foo"], "--network: got 'foo'; allowed: bridge, macvlan, sriov, host-"),
+        (["--network", "host-device"], "--device: allowed: a name, as the network is host-device"),
+        (["--claim", "c"], "--claim: got 'c'; allowed: with network sriov"),
+        (["--device", "nat/up"], "--device: got 'nat/up'; allowed: CONTAINER/INTERFACE=DEVICE"),
+        (["--device", "nat/up=e"], "--device: got 'nat/up=e'; allowed: with network host-device"),
         (["--network", "macvlan"], "--master: allowed: a name, as the network is macvlan"),
         (["--master", "eth1"], "--master: got 'eth1'; allowed: with network macvlan"),
         (["--node", "=x"], "--node: got '=x'; allowed: NODE or CONTAINER=NODE"),

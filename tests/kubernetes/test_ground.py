@@ -113,7 +113,7 @@ def test_a_chain_over_two_nodes(cluster: OwnCluster, tmp_path: Path) -> None:
     """By macvlan on the device that joins the nodes."""
     spec, bundle = appliances(tmp_path, "nat, ip-firewall"), tmp_path / "bundle"
     ground = (
-        "{network: macvlan, master: node0, "
+        "{network: macvlan, master: eth0, "
         "place: {client: node1, nat: node2, ip-firewall: node1, server1: node2, server2: node2}}"
     )
     spec.write_text(spec.read_text().replace("kubernetes: {}", f"kubernetes: {ground}"))
@@ -125,6 +125,32 @@ def test_a_chain_over_two_nodes(cluster: OwnCluster, tmp_path: Path) -> None:
         "client": "node1", "nat": "node2", "ip-firewall": "node1", "server1": "node2",
         "server2": "node2",
     }  # fmt: skip
+
+
+def test_devices_of_a_node_are_given_and_come_back(cluster: OwnCluster, tmp_path: Path) -> None:
+    """Two wires of a node, one on each side of the VNF."""
+    wires = (("wire0a", "wire0b"), ("wire1a", "wire1b"))
+    for one, other in wires:
+        cluster.on_node("node1", "ip", "link", "add", one, "type", "veth", "peer", "name", other)
+    spec, bundle = appliances(tmp_path, "ip-firewall"), tmp_path / "bundle"
+    own = "ip-firewall/up: wire0b, ip-firewall/down: wire1a"
+    devices = f"{{client/down: wire0a, {own}, server1/up: wire1b}}"
+    places = "{client: node1, ip-firewall: node1, server1: node1}"
+    ground = f"{{network: host-device, devices: {devices}, place: {places}}}"
+    text = spec.read_text().replace("servers: 2", "servers: 1")
+    spec.write_text(text.replace("kubernetes: {}", f"kubernetes: {ground}"))
+    try:
+        done = cluster.headrace("run", spec, "--out", bundle)
+        assert done.returncode == 0, done.stderr
+        assert cluster.left() == {}
+        [result] = rows(bundle, "results")
+        assert result["application"]["requests"] > 100
+        assert result["application"]["errors"] == 0
+        links = cluster.on_node("node1", "ip", "-brief", "link")
+        assert all(f"{name}@" in links for pair in wires for name in pair), links
+    finally:
+        for one, _ in wires:
+            cluster.on_node("node1", "ip", "link", "delete", one)
 
 
 @pytest.mark.parametrize("execution", ["rtc", "pipeline"])

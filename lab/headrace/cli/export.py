@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,16 +20,16 @@ from headrace.cli._study_run import open_spec
 from headrace.errors import BadInput, HeadraceError, bad_value
 from headrace.ground.appliances.ground import AppliancePoint
 from headrace.ground.choose import Grounds
-from headrace.ground.kubernetes.manifests import Attachment, Manifest, PodNetwork, manifests
+from headrace.ground.kubernetes.manifests import ATTACHMENTS, Manifest, PodNetwork, manifests
 from headrace.host.consoles import Terminal
 from headrace.record.bundle import write_whole
 from headrace.record.outputs import ExportOutput
+from headrace.spec.base import INTERFACE_PATTERN
 from headrace.spec.document import Document
 from headrace.spec.kubernetes import NODE_NAME
 from headrace.spec.points import Wanted, has_groups
 
 app = typer.Typer(no_args_is_help=True, help="Write a study's deployments for other tools.")
-_KINDS: dict[str, Attachment] = {"bridge": "bridge", "macvlan": "macvlan", "sriov": "sriov"}
 _FILES = {"Namespace": "namespace.yaml", "Pod": "pods.yaml"}
 _HEAD = (
     "# Written by `headrace export kubernetes`. `kubectl apply -k` this folder; deleting the\n"
@@ -43,7 +44,9 @@ class NetworkOptions:
     network: str | None
     master: str | None
     resource: str | None
+    claim: str | None
     nodes: tuple[tuple[str, str], ...]  # container, "" for all, and its node
+    devices: tuple[tuple[str, str], ...]  # container/interface, and what its node calls the device
 
 
 @app.callback()
@@ -57,13 +60,21 @@ def kubernetes(
     folder: Annotated[Path, typer.Argument(help="Where a folder for each point is made.")],
     network: Annotated[
         str | None,
-        typer.Option(help="bridge, macvlan or sriov; the study's unless given."),
+        typer.Option(help="bridge, macvlan, sriov or host-device; the study's unless given."),
     ] = None,
     master: Annotated[
         str | None, typer.Option(help="macvlan: the device of all nodes that joins them.")
     ] = None,
     resource: Annotated[
         str | None, typer.Option(help="sriov: the device plugin's name of virtual functions.")
+    ] = None,
+    claim: Annotated[
+        str | None,
+        typer.Option(help="sriov: the device class of a DRA driver, instead of a device plugin."),
+    ] = None,
+    device: Annotated[
+        list[str] | None,
+        typer.Option(help="host-device: CONTAINER/INTERFACE=DEVICE of its node. Several."),
     ] = None,
     node: Annotated[
         list[str] | None,
@@ -78,7 +89,8 @@ def kubernetes(
     """Write the manifests (kustomize) of each point: networks by Multus, a pod for each VNF."""
     doc = open_spec(spec, trusted=False)
     asked = _asked(doc, spec, point)
-    options = NetworkOptions(network, master, resource, _nodes(node or (), asked.values()))
+    nodes = _nodes(node or (), asked.values())
+    options = NetworkOptions(network, master, resource, claim, nodes, _devices(device or ()))
     _check(options, asked.values())
     written, left_out = _written(asked, options)
     reasons = dict.fromkeys(left_out.values())
@@ -153,9 +165,11 @@ def _written(
 def _check(options: NetworkOptions, points: Iterable[AppliancePoint]) -> None:
     """What no point could do anything about."""
     given = options.network
-    if given is not None and given not in _KINDS:
-        raise bad_value("--network", given, allowed=", ".join(_KINDS))
+    if given is not None and given not in ATTACHMENTS:
+        raise bad_value("--network", given, allowed=", ".join(ATTACHMENTS))
     kinds = {given or one.point.network for one in points}
+    if options.claim is not None and "sriov" not in kinds:
+        raise bad_value("--claim", options.claim, allowed="with network sriov")
     for option, value, of in _of_kinds(options):
         if value is not None and of not in kinds:
             raise bad_value(option, value, allowed=f"with network {of}")
@@ -164,16 +178,18 @@ def _check(options: NetworkOptions, points: Iterable[AppliancePoint]) -> None:
 
 
 def _of_kinds(options: NetworkOptions) -> tuple[tuple[str, str | None, str], ...]:
+    devices = ", ".join(f"{place}={device}" for place, device in options.devices)
     return (
         ("--master", options.master, "macvlan"),
         ("--resource", options.resource, "sriov"),
+        ("--device", devices or None, "host-device"),
     )
 
 
 def _network(point: AppliancePoint, options: NetworkOptions) -> PodNetwork:
-    kind = _KINDS.get(asked := options.network or point.point.network)
+    kind = ATTACHMENTS.get(asked := options.network or point.point.network)
     if kind is None:
-        allowed = f"on Kubernetes: {', '.join(_KINDS)}"
+        allowed = f"on Kubernetes: {', '.join(ATTACHMENTS)}"
         raise bad_value("deployment.hosting.network", asked, allowed=allowed)
     named = {of: value for _, value, of in _of_kinds(options)}
     for option, value, of in _of_kinds(options):
@@ -192,7 +208,9 @@ def _network(point: AppliancePoint, options: NetworkOptions) -> PodNetwork:
         where = {"": next(iter(where.values()))}
     master = named["macvlan"] if kind == "macvlan" else None
     resource = named["sriov"] if kind == "sriov" else None
-    return PodNetwork(kind, master or "", resource or "", where)
+    devices = dict(options.devices) if kind == "host-device" else {}
+    claim = options.claim if kind == "sriov" else None
+    return PodNetwork(kind, master or "", resource or "", claim or "", where, devices)
 
 
 def _nodes(given: Sequence[str], points: Iterable[AppliancePoint]) -> tuple[tuple[str, str], ...]:
@@ -207,6 +225,16 @@ def _nodes(given: Sequence[str], points: Iterable[AppliancePoint]) -> tuple[tupl
         if container and container not in names:
             raise bad_value("--node", text, allowed=f"CONTAINER=NODE with {', '.join(names)}")
         places.append((container, node))
+    return tuple(places)
+
+
+def _devices(given: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    places = []
+    for text in given:
+        place, equals, device = text.partition("=")
+        if not (place and equals and re.fullmatch(INTERFACE_PATTERN, device)):
+            raise bad_value("--device", text, allowed="CONTAINER/INTERFACE=DEVICE, as nat/up=eth2")
+        places.append((place, device))
     return tuple(places)
 
 

@@ -105,9 +105,14 @@ def test_an_object_is_sent_as_it_is(api: FakeApi, tmp_path: Path) -> None:
     there = cluster.Cluster(kubeconfig=str(tmp_path / "config"))
     there.create(POD)
     network = {**POD, "apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition"}
+    claim = {**POD, "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate"}
     there.create(network)
+    there.create(claim)
     networks = "/apis/k8s.cni.cncf.io/v1/namespaces/n/network-attachment-definitions"
-    assert api.asked == [("/api/v1/namespaces/n/pods", POD), (networks, network)]
+    claims = "/apis/resource.k8s.io/v1/namespaces/n/resourceclaimtemplates"
+    assert api.asked == [
+        ("/api/v1/namespaces/n/pods", POD), (networks, network), (claims, claim),
+    ]  # fmt: skip
 
 
 def test_an_object_is_refused_in_the_servers_words(api: FakeApi, tmp_path: Path) -> None:

@@ -19,19 +19,23 @@ class Kubernetes(Spec):
     """Each function is a pod, and so is what sends and receives.
 
     `context` is one of the kubeconfig's (KUBECONFIG), its current one unless given. `network` joins
-    third-party VNFs by Multus: a bridge of each node, macvlan on the nodes' device `master`, or the
-    virtual functions that a device plugin calls `resource`; the study's own network unless given.
-    Points go to `nodes` in turn, all that are ready unless given; `place` says where single pods
-    go. `registry` stands before the names of images. `cpus`: of each engine's pod, exclusive where
-    the kubelet's CPU manager is static; 0: none of its own. `pod_cpus`: of single pods (tester,
-    vnf1, vnf2, ...). `agent`: an image of headrace, by which the study's `collect` is read on the
-    nodes; without one no layers are.
+    third-party VNFs by Multus: a bridge of each node, macvlan on the nodes' device `master`, the
+    virtual functions that a device plugin calls `resource` (with `claim`, a device class: a driver
+    of dynamic resource allocation does), or `devices` of the nodes that pods are given, by
+    container and interface (`nat/up: eth2`); the study's own network unless given. Points go to
+    `nodes` in turn, all that are ready unless given; `place` says where single pods go. `registry`
+    stands before the names of images. `cpus`: of each engine's pod, exclusive where the kubelet's
+    CPU manager is static; 0: none of its own. `pod_cpus`: of single pods (tester, vnf1, vnf2, ...).
+    `agent`: an image of headrace, by which the study's `collect`
+    is read on the nodes; without one no layers are.
     """
 
     context: str | None = None
-    network: Literal["bridge", "macvlan", "sriov"] | None = None
+    network: Literal["bridge", "macvlan", "sriov", "host-device"] | None = None
     master: Device | None = None
     resource: str | None = None
+    claim: str | None = None
+    devices: dict[str, Device] = Field(default_factory=dict)
     nodes: Annotated[tuple[NodeName, ...], BeforeValidator(listed)] = ()
     place: dict[str, NodeName] = Field(default_factory=dict)
     registry: str | None = None
@@ -41,9 +45,12 @@ class Kubernetes(Spec):
 
     @model_validator(mode="after")
     def _consistent(self) -> Kubernetes:
-        for key, network in (("master", "macvlan"), ("resource", "sriov")):
-            if (getattr(self, key) is not None) != (self.network == network):
+        of = (("master", "macvlan"), ("resource", "sriov"), ("devices", "host-device"))
+        for key, network in of:
+            if bool(getattr(self, key)) != (self.network == network):
                 raise ValueError(f"`{key}` and `network: {network}` go together")
+        if self.claim is not None and self.network != "sriov":
+            raise ValueError("`claim` goes with `network: sriov`")
         if self.network == "bridge" and len(set(self.place.values())) > 1:
             raise ValueError("place: several nodes; allowed with network bridge: one, whose it is")
         return self

@@ -16,7 +16,7 @@ from headrace.ground.appliances.ground import AppliancePoint, Running, inputs
 from headrace.ground.contract import AboutCluster, Checked, Site
 from headrace.ground.kubernetes.agents import agents_on
 from headrace.ground.kubernetes.manifests import (
-    Attachment,
+    ATTACHMENTS,
     PodNetwork,
     bridge_tag,
     manifests,
@@ -31,7 +31,6 @@ from headrace.spec.forms import hosting_kind
 from headrace.spec.kubernetes import Kubernetes
 from headrace.spec.study import Study
 
-_KINDS: dict[str, Attachment] = {"bridge": "bridge", "macvlan": "macvlan", "sriov": "sriov"}
 _NOT_SAMPLED = (
     "layers are not sampled in pods, as ground.kubernetes.agent names no image of headrace: what "
     "each used is its control group's CPU time"
@@ -90,9 +89,9 @@ def _left_out(why: str, names: Sequence[str]) -> str:
 
 
 def _network(study: str, given: Kubernetes) -> PodNetwork:
-    kind = _KINDS.get(given.network or study)
+    kind = ATTACHMENTS.get(given.network or study)
     if kind is None:
-        allowed = f"on Kubernetes: {', '.join(_KINDS)}"
+        allowed = f"on Kubernetes: {', '.join(ATTACHMENTS)}"
         raise bad_value("deployment.hosting.network", study, allowed=allowed)
     if (kind == "macvlan" and given.master is None) or (kind == "sriov" and given.resource is None):
         key = "master" if kind == "macvlan" else "resource"
@@ -100,7 +99,9 @@ def _network(study: str, given: Kubernetes) -> PodNetwork:
     place = dict(given.place)
     if kind == "bridge" and place:
         place = {"": next(iter(place.values()))}
-    return PodNetwork(kind, given.master or "", given.resource or "", place)
+    return PodNetwork(
+        kind, given.master or "", given.resource or "", given.claim or "", place, given.devices
+    )
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
-from typing import Literal
+from typing import Literal, get_args
 
 from headrace.errors import BadInput
 from headrace.ground.appliances.addressing import (
@@ -27,7 +27,8 @@ from headrace.ground.appliances.graph import Supply, environment
 from headrace.host.cluster import MANAGED
 from headrace.host.plumbing import SYSCTLS
 
-Attachment = Literal["bridge", "macvlan", "sriov"]
+Attachment = Literal["bridge", "macvlan", "sriov", "host-device"]
+ATTACHMENTS: Mapping[str, Attachment] = {one: one for one in get_args(Attachment)}
 Body = Mapping[str, object]
 
 CHAIN = "headrace.io/chain"
@@ -35,6 +36,8 @@ CONTAINER = "vnf"
 _NETWORKS = "k8s.v1.cni.cncf.io/networks"  # Network Plumbing Working Group, multi-net-spec 1.3
 _RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
 _CNI_VERSION = "1.0.0"
+_CLAIM = "functions"  # a pod's claim of devices, and what it requests
+_DEVICE = 'device.attributes["k8s.cni.cncf.io"]'  # as drivers for Multus have them
 _CPU_SHARE = "100m"  # asked for where the study sets no limit
 _WAYS = ("in", "out")  # of what a leaf watches
 _SECOND = "mirror-out"  # a leaf's interface beside its own
@@ -54,8 +57,11 @@ class PodNetwork:
 
     kind: Attachment
     master: str = ""  # macvlan: the nodes' device, by one name on all of them
-    resource: str = ""  # sriov: what the device plugin calls the virtual functions
+    resource: str = ""  # sriov: what the device plugin, or the driver, calls the virtual functions
+    claim: str = ""  # sriov: the device class by which a driver gives them (DRA); none: a plugin
     nodes: Mapping[str, str] = field(default_factory=dict)  # container, "" for all: its node
+    # host-device: container/interface, and what its node calls the device that the pod is given
+    devices: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -130,12 +136,27 @@ class _Objects:
                         "with several next hops, which no CNI plugin sets; allowed: one instance "
                         "behind it"
                     )
+        if self.network.kind == "host-device":
+            self._refuse_devices()
         leaves = self.layout.of_kind("leaf")
         if leaves and self.network.kind != "bridge":
             raise BadInput(
                 f"VNF {leaves[0].vnf}: its copies of packets would reach the others of a "
                 f"{self.network.kind} network, too; allowed with it: network bridge"
             )
+
+    def _refuse_devices(self) -> None:
+        """Each interface has a device, and each device is an interface's."""
+        every = [f"{n.name}/{i.name}" for n in self.layout.nodes for i in n.interfaces]
+        for problem, names in (
+            ("has no device", [one for one in every if one not in self.network.devices]),
+            ("is no interface of it", [one for one in self.network.devices if one not in every]),
+        ):
+            if names:
+                raise BadInput(
+                    f"network host-device: {names[0]} {problem}; allowed: a device for each of "
+                    f"{', '.join(every)}"
+                )
 
     def all(self) -> Iterator[Body]:
         yield {
@@ -153,6 +174,9 @@ class _Objects:
         for number, leaf in enumerate(self.layout.of_kind("leaf")):
             for way in _WAYS:
                 yield self._copies(leaf, number, way)
+        for node in self.layout.nodes:
+            if self.network.claim and node.interfaces:
+                yield self._claim(node)
         for node in self.layout.nodes:
             yield self._pod(node)
 
@@ -173,8 +197,10 @@ class _Objects:
             "spec": {"config": json.dumps(config)},
         }
 
-    def _joined(self, lan: str) -> dict[str, object]:
+    def _joined(self, lan: str, interface: str) -> dict[str, object]:
         """The plugin that makes an interface of one LAN."""
+        if self.network.kind == "host-device":
+            return {"type": self.network.kind, "device": self.network.devices[interface]}
         common: dict[str, object] = {"type": self.network.kind, "capabilities": {"mac": True}}
         if self.network.kind == "bridge":
             return {**common, "bridge": f"{self.tag}-{lan}"}
@@ -194,17 +220,37 @@ class _Objects:
             if IPv4Network(gateway).subnet_of(near)
         ]
         ipam = {"type": "static", "addresses": addresses, "routes": routes}
-        plugins: list[Body] = [
-            {**self._joined(str(interface.lan)), "ipam": ipam},
-            {"type": "tuning", "sysctl": _ROUTER},
-        ]
+        joined = self._joined(str(interface.lan), f"{node.name}/{interface.name}")
+        tuning: dict[str, object] = {"type": "tuning", "sysctl": _ROUTER}
+        if "capabilities" not in joined:  # a device that is given keeps its MAC address otherwise
+            tuning["capabilities"] = {"mac": True}
+        plugins: list[Body] = [{**joined, "ipam": ipam}, tuning]
         return self._definition(f"{node.name}-{interface.name}", plugins)
 
     def _copies(self, leaf: ContainerNode, number: int, way: str) -> Body:
         """A LAN of a leaf and what it watches, without addresses. Each way has its own: a bridge
         learns who sends where, and would take a reply's copy for one that has arrived."""
-        joined = {**self._joined(f"c{number}{way[0]}"), "ipam": {}}
+        joined = {**self._joined(f"c{number}{way[0]}", ""), "ipam": {}}
         return self._definition(f"{leaf.name}-copies-{way}", [joined])
+
+    def _claim(self, node: ContainerNode) -> Body:
+        """Virtual functions for a pod's interfaces. Multus takes those whose attribute is what the
+        network attachment calls its resource, and tells the CNI plugin each one's address."""
+        name = json.dumps(self.network.resource)
+        asked = {
+            "deviceClassName": self.network.claim,
+            "allocationMode": "ExactCount",
+            "count": len(node.interfaces),
+            "selectors": [{"cel": {"expression": f"{_DEVICE}.resourceName == {name}"}}],
+        }
+        return {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaimTemplate",
+            "metadata": {
+                "name": node.name, "namespace": self.namespace, "labels": self._labels(),
+            },
+            "spec": {"spec": {"devices": {"requests": [{"name": _CLAIM, "exactly": asked}]}}},
+        }  # fmt: skip
 
     def _labels(self) -> dict[str, str]:
         return {**MANAGED, CHAIN: self.namespace}
@@ -272,6 +318,8 @@ class _Objects:
             "terminationGracePeriodSeconds": 1,
             "containers": [container],
         }
+        if self.network.claim and node.interfaces:
+            spec["resourceClaims"] = [{"name": _CLAIM, "resourceClaimTemplateName": node.name}]
         if watched:
             spec["initContainers"] = [self._before(_copying(watched))]
         elif node.kind == "leaf":
@@ -289,6 +337,8 @@ class _Objects:
         memory = f"{given.memory_mb or _MEMORY_MB}Mi"
         requests = {"cpu": f"{given.cpus:g}" if given.cpus else _CPU_SHARE, "memory": memory}
         limits = dict(requests) if given.cpus else {"memory": memory}
+        if self.network.claim and node.interfaces:
+            return {"requests": requests, "limits": limits, "claims": [{"name": _CLAIM}]}
         if self.network.kind == "sriov" and node.interfaces:
             functions = {self.network.resource: str(len(node.interfaces))}
             requests, limits = requests | functions, limits | functions

@@ -95,3 +95,40 @@ def test_pods_have_no_right_that_their_vnf_does_not_need() -> None:
         if kind == "Pod" and name in ("nat", "l4-lb")
     }
     assert rights == {"nat": ["NET_ADMIN"], "l4-lb": []}
+
+
+def test_a_device_that_a_pod_is_given_gets_the_layouts_addresses() -> None:
+    """Its MAC address by `tuning`, as host-device knows none; its name there is the layout's."""
+    names = ("client/down", "nat/up", "nat/down", "server1/up")
+    devices = {name: f"d{number}" for number, name in enumerate(names)}
+    each = objects("nat", PodNetwork("host-device", devices=devices))
+    assert config(each, "nat-down")["device"] == "d2"
+    definition = each["NetworkAttachmentDefinition", "nat-down"]["spec"]["config"]
+    _, tuning = json.loads(definition)["plugins"]
+    assert tuning["type"] == "tuning" and tuning["capabilities"] == {"mac": True}
+    for wrong, words in (
+        ({**devices, "nat/side": "d4"}, "nat/side is no interface of it"),
+        ({"client/down": "d0"}, "nat/up has no device"),
+    ):
+        with pytest.raises(BadInput, match=words):
+            objects("nat", PodNetwork("host-device", devices=wrong))
+
+
+def test_virtual_functions_are_claimed_where_a_driver_gives_them() -> None:
+    """One claim for all of a pod's interfaces; no plugin's resource is asked for beside it."""
+    network = PodNetwork("sriov", resource="lab/vf", claim="vf.example.com")
+    each = objects("nat", network)
+    attachment = each["NetworkAttachmentDefinition", "nat-up"]
+    assert attachment["metadata"]["annotations"] == {"k8s.v1.cni.cncf.io/resourceName": "lab/vf"}
+    [request] = each["ResourceClaimTemplate", "nat"]["spec"]["spec"]["devices"]["requests"]
+    assert request["exactly"]["deviceClassName"] == "vf.example.com"
+    assert request["exactly"]["count"] == 2
+    pod = each["Pod", "nat"]["spec"]
+    [claim] = pod["resourceClaims"]
+    assert claim["resourceClaimTemplateName"] == "nat"
+    resources = pod["containers"][0]["resources"]
+    assert resources["claims"] == [{"name": claim["name"]}]
+    assert "lab/vf" not in resources["requests"]
+    plugin = objects("nat", PodNetwork("sriov", resource="lab/vf"))
+    assert ("ResourceClaimTemplate", "nat") not in plugin
+    assert plugin["Pod", "nat"]["spec"]["containers"][0]["resources"]["requests"]["lab/vf"] == "2"
