@@ -74,6 +74,14 @@ def test_a_network_without_its_name_is_refused(tmp_path: Path) -> None:
     assert "`master` and `network: macvlan` go together" in done.stderr
 
 
+def test_a_point_is_called_by_the_network_that_it_has(tmp_path: Path) -> None:
+    """The ground's, where it names one, and not the study's own."""
+    ground = "ground: {kubernetes: {network: macvlan, master: eth0}}\n"
+    done = run(tmp_path / "t.yaml", VNFS + ground, "--check")
+    assert done.returncode == 0, done.stderr
+    assert "pods macvlan" in done.stdout and "pods bridge" not in done.stdout
+
+
 def export(spec: Path, text: str, *options: str) -> subprocess.CompletedProcess[str]:
     spec.write_text(text)
     command = [sys.executable, "-m", "headrace", "export", "kubernetes", spec, spec.parent / "m"]

@@ -115,7 +115,7 @@ class PodPoint(AppliancePoint):
 
     @property
     def execution(self) -> str:
-        return f"pods {self.point.network}"
+        return f"pods {self.network.kind}"
 
     @property
     def study(self) -> Study:
