@@ -192,3 +192,8 @@ emulate() {
 broke() {
 	grep -q "Assertion .* failed" "$1" 2>/dev/null
 }
+
+# stalled CONSOLE: whether a CPU of an emulated guest is told of no timer any more, as its kernel finds out.
+stalled() {
+	grep -q 'Possible timer handling issue' "$1" 2>/dev/null
+}

@@ -68,10 +68,11 @@ def ended_as_told(counters: Counters, last: str, policy: Policy) -> bool:
 
 def _send(engine: RunningEngine, way: Path, packets: int) -> tuple[EngineCounts, EngineCounts]:
     """Sends until the sink has one of them, or for as long as one may take since the source was
-    seen to be done. Pollers are shielded between looks, and not while the lab looks: it would have
+    seen to be done. What it did not send, as it had no CPU while that was due, is no loss: it is
+    asked again. Pollers are shielded between looks, and not while the lab looks: it would have
     next to no CPU where they have all of them."""
     before = after = engine.read()
-    engine.request("start", sources={way.source: {"rate_pps": _PACKET_PPS, "packets": packets}})
+    _start(engine, way, packets)
     looks, over = 0, time.monotonic() + packets / _PACKET_PPS + _SENDING_S
     while True:
         with engine.measuring():
@@ -79,7 +80,11 @@ def _send(engine: RunningEngine, way: Path, packets: int) -> tuple[EngineCounts,
         after = engine.read()
         if after.sink(way.sink).received > 0:
             break
-        now, done = time.monotonic(), after.source(way.source).state == "done"
+        now, source = time.monotonic(), after.source(way.source)
+        done = source.state == "done"
+        if done and source.unsent and now < over and not looks:
+            _start(engine, way, source.unsent)
+            continue
         if done and not looks:
             over = now + _PATIENCE_S
         looks += done
@@ -87,6 +92,10 @@ def _send(engine: RunningEngine, way: Path, packets: int) -> tuple[EngineCounts,
             break
     engine.request("stop")
     return before, after
+
+
+def _start(engine: RunningEngine, way: Path, packets: int) -> None:
+    engine.request("start", sources={way.source: {"rate_pps": _PACKET_PPS, "packets": packets}})
 
 
 def _in_line(experiment: Experiment, way: Path) -> list[str]:

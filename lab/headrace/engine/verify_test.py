@@ -40,7 +40,7 @@ class FakeEngine:
         received = int(self.waits >= 3)
         return SimpleNamespace(
             sink=lambda name: SimpleNamespace(received=received),
-            source=lambda name: SimpleNamespace(state="done"),
+            source=lambda name: SimpleNamespace(state="done", unsent=0),
         )
 
 
@@ -77,7 +77,7 @@ class SlowEngine:
         )
         return SimpleNamespace(
             sink=lambda name: SimpleNamespace(received=received),
-            source=lambda name: SimpleNamespace(state=state),
+            source=lambda name: SimpleNamespace(state=state, unsent=0),
         )
 
 
@@ -99,3 +99,36 @@ def test_a_look_that_takes_long_loses_no_packet(
     _, after = verify._send(engine, WAY, 1)
     assert after.sink(WAY.sink).received == received
     assert engine.looks - 1 == looks
+
+
+class StarvedEngine(SlowEngine):
+    """Its source has no CPU for the first `starved` times that it is asked to send: by the next
+    look what was due is too late, and given up."""
+
+    def __init__(self, starved: int) -> None:
+        super().__init__(0, 10_000)
+        self.starved, self.asked = starved, [0]
+
+    def request(self, cmd: str, **arguments: Any) -> None:
+        if cmd == "start":
+            self.asked.append(arguments["sources"][WAY.source]["packets"])
+            self.came = 10_000 if len(self.asked) <= self.starved + 1 else self.looks + 1
+
+    def read(self) -> SimpleNamespace:
+        unsent = self.asked[-1] if len(self.asked) <= self.starved + 1 else 0
+        reading = super().read()
+        source = SimpleNamespace(state="done", unsent=unsent)
+        return SimpleNamespace(sink=reading.sink, source=lambda name: source)
+
+
+@pytest.mark.parametrize(("starved", "asked", "received"), [(3, 4, 1), (10_000, 21, 0)])
+def test_what_was_not_sent_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch, starved: int, asked: int, received: int
+) -> None:
+    """It is sent then, as often as time allows, and nothing more than that."""
+    engine: Any = StarvedEngine(starved)
+    monkeypatch.setattr(time, "sleep", lambda s: None)
+    monkeypatch.setattr(time, "monotonic", lambda: engine.now)
+    _, after = verify._send(engine, WAY, 1)
+    assert after.sink(WAY.sink).received == received
+    assert engine.asked[1:] == [1] * asked
