@@ -134,31 +134,6 @@ unsigned int flow_age(struct flow_table *t, uint32_t now, flow_gone_fn *gone, vo
 	return expired;
 }
 
-/* Linux 5.14 on; older kernels refuse it, and the pages are touched by hand. */
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-
-/*
- * Zeroed; huge pages where the kernel gives them, as random access wants. All pages are there
- * before the first packet: a fault that clears 2 MB would hold up a worker for a tenth of a
- * millisecond or more.
- */
-static void *reserve(size_t bytes)
-{
-	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (p == MAP_FAILED)
-		return NULL;
-	madvise(p, bytes, MADV_HUGEPAGE);
-	if (!madvise(p, bytes, MADV_POPULATE_WRITE))
-		return p;
-	if (errno == EINVAL)
-		return memset(p, 0, bytes);
-	munmap(p, bytes);
-	return NULL;
-}
-
 static int set_seed(struct flow_table *t, uint64_t seed)
 {
 	/* Odd constants make a usable key of a small given seed. */
@@ -200,9 +175,10 @@ static void set_sizes(struct flow_table *t, const struct flow_conf *conf)
 	t->probe.bucket_mask = all - 1;
 	t->probe.shard_mask = all - buckets;
 	t->probe.shard_step = conf->owners ? buckets : 0;
-	t->buckets_bytes = all * sizeof(struct bucket);
-	t->records_bytes = (size_t)flow_capacity(t) * t->stride;
-	t->epochs_bytes = sizeof(*t->epochs) + (size_t)flow_capacity(t) * sizeof(t->epochs->of[0]);
+	t->buckets_bytes = flow_whole_pages(all * sizeof(struct bucket));
+	t->records_bytes = flow_whole_pages((size_t)flow_capacity(t) * t->stride);
+	t->epochs_bytes = flow_whole_pages(sizeof(*t->epochs) +
+					   (size_t)flow_capacity(t) * sizeof(t->epochs->of[0]));
 	t->pass = RTE_MAX(flow_ticks(AGE_PASS_MS), 1u);
 }
 
@@ -232,9 +208,9 @@ int flow_create(const struct flow_conf *conf, struct flow_table **out, struct er
 	if (!t)
 		return err_set(err, ENOMEM, "", "out of memory");
 	set_sizes(t, conf);
-	t->probe.buckets = reserve(t->buckets_bytes);
-	t->records = reserve(t->records_bytes);
-	t->epochs = reserve(t->epochs_bytes);
+	t->probe.buckets = flow_reserve(t->buckets_bytes);
+	t->records = flow_reserve(t->records_bytes);
+	t->epochs = flow_reserve(t->epochs_bytes);
 	if (!t->probe.buckets || !t->records || !t->epochs || !make_shards(t) || set_seed(t, conf->seed)) {
 		flow_destroy(t);
 		return err_set(err, ENOMEM, "", "no memory for a table of %u flows", conf->capacity);

@@ -3,7 +3,7 @@
 
 #include "flow.h"
 
-/* What flow.c (index and lookup) and flow_age.c (memory and ageing) share. */
+/* What flow.c (index and lookup), flow_age.c (making and ageing) and flow_memory.c share. */
 #define SLOTS 8
 #define NO_FLOW UINT32_MAX
 
@@ -69,3 +69,11 @@ static inline struct bucket *bucket_at(const struct flow_table *t, uint64_t i)
 {
 	return (struct bucket *)t->probe.buckets + i;
 }
+
+/*
+ * What a part of so many bytes is given: from half a huge page on as many whole ones as it takes. All pages
+ * are there before the first packet: a fault that clears 2 MB would hold up a worker for a tenth of a
+ * millisecond or more. NULL: there is no memory.
+ */
+size_t flow_whole_pages(size_t bytes);
+void *flow_reserve(size_t bytes);

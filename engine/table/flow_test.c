@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
@@ -237,6 +238,41 @@ static void test_index_names(void **state)
 	flow_destroy(t);
 }
 
+static unsigned int mappings(void)
+{
+	unsigned int n = 0;
+	FILE *f = fopen("/proc/self/maps", "r");
+
+	assert_non_null(f);
+	for (int c; (c = fgetc(f)) != EOF;)
+		n += c == '\n';
+	fclose(f);
+	return n;
+}
+
+/* A large table's parts are huge pages throughout, a small one takes no more than it needs. */
+static void test_whole_pages(void **state)
+{
+	const uintptr_t page = 1u << 21;
+	unsigned int before;
+	struct flow_table *t;
+
+	(void)state;
+	before = mappings();
+	for (int i = 0; i < 8; i++) {
+		t = make(FLOW_IPV4, 100000);
+		assert_int_equal((uintptr_t)t->records % page, 0);
+		assert_int_equal(t->records_bytes % page, 0);
+		assert_int_equal((uintptr_t)t->probe.buckets % page, 0);
+		assert_int_equal(t->buckets_bytes % page, 0);
+		flow_destroy(t);
+	}
+	assert_true(mappings() <= before + 1);
+	t = make(FLOW_IPV4, 1000);
+	assert_true(t->records_bytes < page / 2 && t->buckets_bytes < page / 2);
+	flow_destroy(t);
+}
+
 static void test_bad_capacity(void **state)
 {
 	struct flow_conf conf = {.capacity = 0};
@@ -256,7 +292,7 @@ int main(void)
 		cmocka_unit_test(test_model_v4),      cmocka_unit_test(test_model_v6),
 		cmocka_unit_test(test_fills_up),      cmocka_unit_test(test_bulk),
 		cmocka_unit_test(test_million_aged),  cmocka_unit_test(test_index_names),
-		cmocka_unit_test(test_bad_capacity),
+		cmocka_unit_test(test_whole_pages),   cmocka_unit_test(test_bad_capacity),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
