@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -49,7 +50,8 @@ static unsigned int next_in[TRAFFIC_LINKS], fed; /* packets, by what has been le
 static unsigned int schedule, step_now;
 static bool recording;
 static struct elastic_moved in_all; /* and as many changes */
-static unsigned int changes_made, partitions_made;
+static unsigned int changes_made, partitions_made, given_up;
+static volatile sig_atomic_t hurry;
 static uint64_t packets_held; /* that waited while segments changed */
 static bool partitions;       /* changes are of them, too */
 
@@ -187,11 +189,13 @@ static void begin(struct worker *w)
 /* Replicas more or fewer, and, where the run is of them, other segments. */
 static int change_plan(struct engine *e, struct elastic_partition *p, struct err *err)
 {
+	const struct elastic_partition was = *p;
 	json_t *json, *reply = NULL;
 	int rc;
 
 	if (partitions)
 		p->cuts = pick(1 << (ELASTIC_FUNCTIONS - 1));
+	hurry = p->cuts != was.cuts && !pick(4);
 	for (unsigned int i = 0; i < ELASTIC_FUNCTIONS; i++)
 		p->replicas[i] = 1 + pick(ELASTIC_MOST);
 	json = plan_json(p);
@@ -204,6 +208,13 @@ static int change_plan(struct engine *e, struct elastic_partition *p, struct err
 	}
 	json_decref(reply);
 	json_decref(json);
+	/* Nobody is waited for then: all has to be as it was. */
+	if (hurry && rc == -EBUSY) {
+		*p = was;
+		given_up++;
+		rc = 0;
+	}
+	hurry = 0;
 	return rc;
 }
 
@@ -300,7 +311,7 @@ static void idle(struct engine *e)
 static void run(struct outcome *o, bool changes, unsigned int seed)
 {
 	json_t *json = plan_json(&begins);
-	struct engine e = {.idle = idle};
+	struct engine e = {.idle = idle, .ends = &hurry};
 	struct plan *plan;
 	struct err err = {0};
 
@@ -413,7 +424,7 @@ static void same_fates(void)
 	struct plan *plan;
 
 	in_all = (struct elastic_moved){0};
-	changes_made = partitions_made = 0;
+	changes_made = partitions_made = given_up = 0;
 	packets_held = 0;
 	json = plan_json(&begins);
 	assert_int_equal(plan_parse(json, &plan, &err), 0);
@@ -444,10 +455,11 @@ static void test_partitions(void **state)
 	for (unsigned int elastic = 0; elastic < 2; elastic++) {
 		begins.elastic = elastic;
 		same_fates();
-		print_message("%s: %u changes, %u of them partitions, for which %lu packets waited; %u "
-			      "buckets moved\n", elastic ? "elastic" : "one replica each", changes_made,
-			      partitions_made, packets_held, in_all.buckets);
-		assert_true(partitions_made > 1500 && packets_held > 500);
+		print_message("%s: %u changes, %u of them partitions, for which %lu packets waited, and %u "
+			      "not in time; %u buckets moved\n",
+			      elastic ? "elastic" : "one replica each", changes_made, partitions_made,
+			      packets_held, given_up, in_all.buckets);
+		assert_true(partitions_made > 1000 && packets_held > 500 && given_up > 50);
 		assert_true(!elastic || in_all.buckets > 50000);
 	}
 	partitions = false;

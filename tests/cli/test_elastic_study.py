@@ -37,10 +37,44 @@ def test_a_study_says_how_many_replicas_there_may_be(engine_binary: Path, tmp_pa
     assert [one.get("elastic") for one in plans] == [None, 2]
 
 
+BECOMES = "[pipeline, {model: pipeline, becomes: [rtc, pipeline], every: 50 ms}, "
+BECOMES += "{model: rtc, elastic: 2, becomes: [[[firewall], [nat]], rtc], every: 50 ms}]"
+
+
+def test_a_chain_goes_to_other_partitions_in_each_trial(
+    engine_binary: Path, tmp_path: Path
+) -> None:
+    spec = STUDY.replace("[rtc, {model: rtc, elastic: 2}]", BECOMES)
+    (tmp_path / "s.yaml").write_text(spec)
+    done = headrace("run", "s.yaml", "--json", "--out", "b", folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 0, done.stderr
+    plain, becomes, elastic = json.loads(done.stdout)["results"]
+    assert becomes["execution"] == "pipeline becomes rtc, pipeline"
+    assert plain["partitions"] == []
+    for row, ways in ((becomes, {"rtc", "pipeline"}), (elastic, {"rtc", "hybrid firewall|nat"})):
+        changes = row["partitions"]
+        assert row["received"] == row["sent"] > 0 and row["reordered"] == 0
+        # On a busy machine a change may come late; the last of them is always to where it began.
+        assert len(changes) >= 2 and {one["to"] for one in changes} == ways
+        assert changes[-1]["to"] == ("pipeline" if row is becomes else "rtc")
+        assert all(one["functions"] == 2 and one["took_ns"] > one["paused_ns"] for one in changes)
+        assert [one["at_s"] for one in changes] == sorted(one["at_s"] for one in changes)
+        assert set(row["nf_cycles"]) == {"firewall", "nat"}
+
+
 @pytest.mark.parallel
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
+        ("{model: rtc, elastic: 2}", "{model: rtc, becomes: pipeline, replicas: 2}",
+         ["deployment.execution", "becomes: beside replicas; allowed: one of them"]),
+        ("{model: rtc, elastic: 2}", "{model: rtc, every: 1 s}", ["every: belongs to `becomes`"]),
+        ("{model: rtc, elastic: 2}", "{model: rtc, becomes: [[[nat], [firewall]]]}",
+         ["becomes", "each once and in order: ['firewall', 'nat']"]),
+        ("{model: rtc, elastic: 2}", "{model: rtc, becomes: threads}", ["deployment.execution"]),
+        ("{execution: [rtc, {model: rtc, elastic: 2}]",
+         "{hosting: process, execution: [{model: rtc, becomes: pipeline}]",
+         ["becomes", "with hosting process; allowed: inside one engine"]),
         ("firewall: {default: permit}", "delay", ["elastic, but", "a delay, keeps"]),
         ("name:", "ground: {simulated: {server: xeon-platinum-8168}}\nname:",
          ["deployment.execution", "cannot predict: elastic"]),

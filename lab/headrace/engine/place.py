@@ -288,7 +288,7 @@ def _replicas(experiment: Experiment, groups: list[tuple[str, ...]], lcores: int
     execution = experiment.execution
     if execution.replicas is not None:
         return [*execution.replicas, *[1] * (len(groups) - len(execution.replicas))]
-    if execution.model == "rtc" and execution.elastic is None:
+    if execution.model == "rtc" and execution.elastic is None and execution.becomes is None:
         return [max(1, lcores // len(execution.parallel or (0,)))]
     return [1] * len(groups)
 

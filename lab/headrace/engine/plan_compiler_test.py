@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace.engine.describe import Description
+from headrace.engine.partitions import with_partitions
 from headrace.engine.place import place
 from headrace.engine.plan_compiler import check_nodes, compile_plan
 from headrace.engine.plan_document import Plan, PlanEngine, chain_of
@@ -334,3 +336,32 @@ def test_an_elastic_segment_has_spare_lcores_and_room_for_all_its_replicas() -> 
 def test_what_cannot_be_elastic_is_said(text: str, says: str) -> None:
     with pytest.raises(BadInput, match=says):
         experiments(f"{CHAIN}deployment: {{execution: [{text}]}}\n".replace(", x: []", ""))
+
+
+def test_a_chain_that_becomes_others_has_their_links_and_lcores() -> None:
+    """Rings that rtc alone has not, and buffers for those of the pipeline."""
+    text = CHAIN + (
+        "deployment: {wire: 1024, ring: 64, lcores: {traffic: [0], chain: [1, 2, 3]}, "
+        "execution: [{model: rtc, becomes: [pipeline, [[acl, lb], [l3fwd]]]}]}\n"
+    )
+    doc, [one] = experiments(text)
+
+    def compiled(each: Experiment) -> Plan:
+        return compile_plan(each, place(each, doc, [0, 1, 2, 3]), DESCRIPTION, doc, PlanEngine())
+
+    plan, partitions = with_partitions(one, compiled)
+    rings = {name: link.params.get("spare") for name, link in plan.rings.items()}
+    assert rings == {
+        "wire-forward": None, "back-forward": 1, "to-lb": 1, "to-l3fwd": 1
+    }  # fmt: skip
+    assert [one.name for one in partitions] == ["rtc", "pipeline", "hybrid acl+lb|l3fwd"]
+    cut = [[(part.name, part.cpus) for part in one.segments[1:-1]] for one in partitions]
+    assert cut == [
+        [("chain", (1,))],
+        [("acl", (1,)), ("lb", (2,)), ("l3fwd", (3,))],
+        [("acl.lb", (1,)), ("l3fwd", (2,))],
+    ]
+    assert plan.engine.spare_cpus == (2, 3)
+    pipeline = replace(one, execution=one.execution.others[0])
+    assert plan.engine.mbufs == compiled(pipeline).engine.mbufs
+    assert with_partitions(pipeline, compiled)[1] == ()

@@ -79,6 +79,15 @@ class StartedLoad:
             self._began = self._read_at + until
             self._shield = shield.pop_all()
 
+    @property
+    def began(self) -> float:
+        """When the sources do, by the monotonic clock."""
+        return self._began
+
+    @property
+    def duration_s(self) -> float:
+        return self._duration_s
+
     def wait(self) -> None:
         """Waits for the sources' end, and for the last packets to come."""
         before, limit = self._before, self._duration_s * _STRETCH_LIMIT + _STRETCH_SLACK_S

@@ -15,6 +15,7 @@ from headrace.engine.describe import Description
 from headrace.engine.engine import Engine, EngineRefused
 from headrace.engine.figures import UNINTENDED, Context, observations
 from headrace.engine.look import EngineLook
+from headrace.engine.partitions import Partition, Turns, with_partitions
 from headrace.engine.place import PlacedSegment, Placement, place
 from headrace.engine.plan_compiler import GENERATOR, SINK, compile_plan, direct_plan, paths
 from headrace.engine.plan_document import Plan, PlanClass, PlanEngine, PlanLocate
@@ -64,6 +65,7 @@ class EnginePoint:
     remarks: tuple[str, ...] = ()  # what is right, but rarely meant
     floors: Floors = field(default_factory=Floors)  # shared by all points of a study
     lasts_s: float | None = None  # a load that changes
+    partitions: tuple[Partition, ...] = ()  # that its engine goes to in each trial; its own first
 
     @property
     def chain(self) -> str:
@@ -204,6 +206,10 @@ class DeployedEngine(TrialsOnly):
         self.point, self.site, self.engine, self.plan, self.floor = point, site, engine, plan, floor
         self.ways = paths(point.experiment)
         self._run: StartedLoad | None = None
+        self._turns: Turns | None = None
+        if point.partitions:
+            every_s = point.experiment.execution.every
+            self._turns = Turns(engine, plan, point.partitions, every_s)
         self._calibration = store.calibration() if plan.engine.locate else None
         self.context = Context(
             frame_bytes_mean=point.experiment.frame.mean_bytes,
@@ -258,14 +264,26 @@ class DeployedEngine(TrialsOnly):
 
     def wait(self) -> None:
         assert self._run is not None, "nothing was started"
+        if self._turns is not None:
+            self._turns.take(self._run.began, self._run.duration_s)
         self._run.wait()
 
     def read(self) -> Sequence[Observation]:
         assert self._run is not None, "nothing was started"
         reading, self._run = self._run.read(), None
+        if self._turns is not None:  # slices are of segments that were there all the time
+            reading = replace(reading, slices=())
         return [
-            self.seen(self._located(one), reading) for one in observations(self.context, reading)
+            self.seen(self._changed(self._located(one)), reading)
+            for one in observations(self.context, reading)
         ]
+
+    def _changed(self, observation: Observation) -> Observation:
+        """Adds the partitions that the chain went to."""
+        if self._turns is None:
+            return observation
+        made = {"partitions": tuple(self._turns.made)}
+        return replace(observation, figures=observation.figures.model_copy(update=made))
 
     def _located(self, observation: Observation) -> Observation:
         """Adds the shares of places that most likely gave what was located, by the calibration."""
@@ -320,12 +338,16 @@ def inline_point(
         check_operated_engine(experiment, doc, placement)
         lasts_s = float(load_of(experiment, doc).seconds[-1])
     engine = engine_of(experiment)
-    plan = adapt(compile_plan(experiment, placement, description, doc, engine))
+    plan, partitions = with_partitions(
+        experiment,
+        lambda one: adapt(compile_plan(one, place(one, doc, available), description, doc, engine)),
+    )
     direct = direct_plan(experiment, placement, description, doc, engine)
     check.check(plan, experiment)
     return EnginePoint(
         experiment, doc, description, placement, plan, direct,
         policy_drops(experiment, description), floors=floors, lasts_s=lasts_s,
+        partitions=partitions,
     )  # fmt: skip
 
 

@@ -70,6 +70,18 @@ class ApplicationFigures(Record):
     cycles: dict[str, float] = {}  # container: of both, for each packet that it received
 
 
+class PartitionChange(Record):
+    """Functions in other segments, while packets came."""
+
+    to: str  # the execution
+    at_s: NonNegativeFloat  # since the sources began
+    took_ns: NonNegativeInt
+    paused_ns: NonNegativeInt  # all lcores, within that
+    pauses: NonNegativeInt
+    waited: NonNegativeInt  # packets, in front of the segments that changed
+    functions: NonNegativeInt
+
+
 class ShownFigures(Record):
     """Those that scripts are shown: all but what is too large for them."""
 
@@ -113,6 +125,7 @@ class ShownFigures(Record):
     anatomy: Anatomy | None = None  # hosted chains only
     capacity: Capacity | None = None  # by undisturbed slices; None: too few, or none were taken
     predicted: Predicted | None = None  # of a described server; None: measured
+    partitions: tuple[PartitionChange, ...] = ()  # of an execution that `becomes` others
     limits: tuple[Limit, ...] = ()  # of a hosted chain's NIC and VNFs, that its spec gives them
     labels: tuple[str, ...] = ()  # e.g. "tcg", "no-huge", "shared-lcore": care to take
 

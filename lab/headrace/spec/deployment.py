@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from headrace.spec.appliance import Appliances
-from headrace.spec.base import INTERFACE_PATTERN, NAME_PATTERN, Count, Spec, listed
+from headrace.spec.base import INTERFACE_PATTERN, NAME_PATTERN, Count, Seconds, Spec, listed
 from headrace.spec.hosting import KINDS, Hosting
 from headrace.spec.offload import Offload
 
@@ -70,7 +70,9 @@ class Execution(Spec):
     packet at the same time, the first on the segment's lcore and the others on their own; with
     `lcores`, `beside` says on which, and the segment has one replica. `elastic`: the most replicas
     that each segment may be given while it runs, on the chain's other lcores; it begins with
-    `replicas`, or one (docs/elastic.md).
+    `replicas`, or one (docs/elastic.md). `becomes`: other partitions of the chain, as `rtc`,
+    `pipeline` or a list of segments, to which its engine goes in turn in each trial, one after
+    `every`; without `elastic` each segment has one replica then.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=60)]
@@ -91,6 +93,19 @@ class Execution(Spec):
     ) = None
     beside: tuple[Annotated[Count, Field(ge=0)], ...] | None = None
     elastic: Annotated[Count, Field(ge=2, le=64)] | None = None
+    becomes: (
+        Annotated[
+            tuple[
+                Literal["rtc", "pipeline"]
+                | tuple[tuple[Annotated[str, Field(pattern=NAME_PATTERN)], ...], ...],
+                ...,
+            ],
+            BeforeValidator(listed),
+            Field(min_length=1, max_length=16),
+        ]
+        | None
+    ) = None
+    every: Annotated[Seconds, Field(ge=0.01, le=3600)] = 0.1
 
     @property
     def fastpath_flows(self) -> int:
@@ -136,7 +151,40 @@ class Execution(Spec):
         if self.offload_flows & (self.offload_flows - 1):
             raise ValueError(f"offload: {self.offload}; allowed: true, or a power of two of flows")
         self._check_elastic()
+        self._check_becomes()
         return self
+
+    def _check_becomes(self) -> None:
+        others = {
+            "parallel": self.parallel, "fastpath": self.fastpath_flows, "lcores": self.lcores,
+            "offload": self.offload_flows, "replicas": self.replicas,
+        }  # fmt: skip
+        if self.becomes is None:
+            if "every" in self.model_fields_set:
+                raise ValueError("every: belongs to `becomes`")
+            return
+        if beside := [name for name, value in others.items() if value]:
+            raise ValueError(f"becomes: beside {beside[0]}; allowed: one of them")
+
+    @property
+    def first_name(self) -> str:
+        """What it is called that becomes others."""
+        return _name(self.model, self.segments, self.replicas)[:60]
+
+    @property
+    def others(self) -> tuple[Execution, ...]:
+        """Those that it becomes, in turn."""
+        given: dict[str, Any] = {"elastic": self.elastic}
+        return tuple(
+            Execution.model_validate(
+                {"model": one, "name": one, "replicas": (1,), **given}
+                if one == "rtc" and self.elastic is None
+                else {"model": one, "name": one, **given}
+                if isinstance(one, str)
+                else {"segments": one, "name": _other(one)[:60], **given}
+            )
+            for one in self.becomes or ()
+        )
 
     def _check_elastic(self) -> None:
         if self.elastic is None:
@@ -217,9 +265,16 @@ def _with_name(value: dict[str, Any], model: Any) -> dict[str, Any]:
             value["name"] = name[:50] + " offloaded"
         if value.get("elastic") is not None:
             value["name"] = f"{name[:45]} elastic {value['elastic']}"
+        if value.get("becomes") is not None:
+            others = ", ".join(map(_other, listed(value["becomes"])))
+            value["name"] = f"{name[:30]} becomes {others}"[:60]
         if isinstance(group := value.get("parallel"), list | tuple):
             value["name"] = f"{name[:28]} with {' beside '.join(map(str, group))}"[:60]
     return value
+
+
+def _other(one: Any) -> str:
+    return _name("segments" if isinstance(one, list | tuple) else one, one, None)
 
 
 def _name(model: Any, segments: Any, replicas: Any) -> str:

@@ -453,12 +453,21 @@ def check_execution(
         _check_parallel(doc, (*path, "parallel"), list(execution.parallel), wanted, study)
     if execution.elastic is not None:
         _check_elastic(doc, (*path, "elastic"), study)
+    if execution.becomes is not None:
+        _check_elastic(doc, (*path, "becomes"), study)
+        for other in execution.others:
+            _check_partition(doc, (*path, "becomes"), other, wanted)
+    _check_partition(doc, (*path, "segments"), execution, wanted)
+
+
+def _check_partition(
+    doc: Document, at: tuple[PathKey, ...], execution: Execution, wanted: list[str]
+) -> None:
     if execution.segments is None:
         return
-    got = [name for segment in execution.segments for name in segment]
-    if wanted != got:
+    if wanted != [name for segment in execution.segments for name in segment]:
         raise doc.error(
-            (*path, "segments"),
+            at,
             f"the segments must hold the chain's functions, each once and in order: {wanted}",
             value=[list(segment) for segment in execution.segments],
         )
@@ -487,6 +496,10 @@ def _check_elastic(doc: Document, at: tuple[PathKey, ...], study: Study) -> None
         problem = "on a cluster"
     elif study.deployment.steer != "hash":
         problem = f"with steer {study.deployment.steer}"
+    elif study.measure.operate is not None and at[-1] == "becomes":
+        problem = "with measure.operate, whose policies have one segment"
+    elif study.deployment.locate and at[-1] == "becomes":
+        problem = "with locate, whose counts are each segment's"
     if problem is not None:
         raise doc.error(at, f"{problem}; allowed: inside one engine, with steer hash")
 

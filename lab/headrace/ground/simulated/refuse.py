@@ -79,6 +79,9 @@ def _problems(
     if execution.elastic is not None and study.measure.operate is None:
         problem = "elastic: what it costs to steer by buckets; covered: with measure.operate"
         yield ("deployment", "execution"), problem
+    if execution.becomes is not None:
+        problem = "becomes: partitions that change under traffic; covered: each by itself"
+        yield ("deployment", "execution"), problem
     if execution.fastpath_flows:
         yield ("deployment", "execution"), "fastpath; covered: every packet through every function"
     if execution.offload_flows:
