@@ -266,7 +266,7 @@ def test_rings_that_are_not_spare_stay(
     ):
         engine.call("plan", plan=rtc)
     with (
-        pytest.raises(EngineError, match=r"links\.between0: a ring needs a writer"),
+        pytest.raises(EngineError, match=r"links\.between0: a ring needs a reader"),
         start_engine(rtc),
     ):
         pass
