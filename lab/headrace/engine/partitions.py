@@ -61,7 +61,7 @@ def _joined(plans: Sequence[Plan], most: int) -> Plan:
     return first.having(links=links, engine=engine)
 
 
-class Turns:
+class PartitionTurns:
     """The partitions in turn, while a trial sends; the first one is there again at its end."""
 
     def __init__(

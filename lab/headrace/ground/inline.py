@@ -15,7 +15,7 @@ from headrace.engine.describe import Description
 from headrace.engine.engine import Engine, EngineRefused
 from headrace.engine.figures import UNINTENDED, Context, observations
 from headrace.engine.look import EngineLook
-from headrace.engine.partitions import Partition, Turns, with_partitions
+from headrace.engine.partitions import Partition, PartitionTurns, with_partitions
 from headrace.engine.place import PlacedSegment, Placement, place
 from headrace.engine.plan_compiler import GENERATOR, SINK, compile_plan, direct_plan, paths
 from headrace.engine.plan_document import Plan, PlanClass, PlanEngine, PlanLocate
@@ -206,10 +206,10 @@ class DeployedEngine(TrialsOnly):
         self.point, self.site, self.engine, self.plan, self.floor = point, site, engine, plan, floor
         self.ways = paths(point.experiment)
         self._run: StartedLoad | None = None
-        self._turns: Turns | None = None
+        self._turns: PartitionTurns | None = None
         if point.partitions:
             every_s = point.experiment.execution.every
-            self._turns = Turns(engine, plan, point.partitions, every_s)
+            self._turns = PartitionTurns(engine, plan, point.partitions, every_s)
         self._calibration = store.calibration() if plan.engine.locate else None
         self.context = Context(
             frame_bytes_mean=point.experiment.frame.mean_bytes,
@@ -282,8 +282,8 @@ class DeployedEngine(TrialsOnly):
         """Adds the partitions that the chain went to."""
         if self._turns is None:
             return observation
-        made = {"partitions": tuple(self._turns.made)}
-        return replace(observation, figures=observation.figures.model_copy(update=made))
+        figures = observation.figures.model_copy(update={"partitions": tuple(self._turns.made)})
+        return replace(observation, figures=figures)
 
     def _located(self, observation: Observation) -> Observation:
         """Adds the shares of places that most likely gave what was located, by the calibration."""
