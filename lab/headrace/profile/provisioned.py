@@ -19,12 +19,9 @@ from headrace.spec.provision import PowerAtLoad, PredictedPower, ServersNeeded
 from headrace.spec.study import Experiment
 
 # draft-ietf-bmwg-powerbench-02: loads and their weights, as its definitions of T and P have them.
-_LOADS = ((1.0, 0.1), (0.3, 0.8), (0.0, 0.1))
+LOADS = ((1.0, 0.1), (0.3, 0.8), (0.0, 0.1))
 _MORE = 3  # servers beyond those that are proven to be needed
-CAUTIONS = (
-    "Functions run inline, one lcore for a thread: hosting in processes, containers or machines "
-    "and oversubscription of cores are not in the model, and the recommendations of Ben Hamed et "
-    "al. 2020 on them do not follow from it.",
+CAUTIONS: tuple[str, ...] = (
     "Prices and watts are the descriptions' own, with the source that each names; no watt was "
     "measured. Lcores that poll are as busy without packets as with them.",
 )
@@ -53,7 +50,7 @@ class Provisioning:
                 return self._row(there, answer, rate, fewest=servers == least + 1)
         return ServersNeeded(
             server=server.name, factor=factor, rate_pps=rate, servers=None, fewest=False,
-            lcores=None, lcores_proven=None, lcores_least=None, lcores_most=None,
+            lcores=None, lcores_proven=None, lcores_least=None, lcores_most=None, cores=None,
             latency_us=None, usd=None, watts=None, why_not=self._why_not(one, least),
         )  # fmt: skip
 
@@ -102,7 +99,9 @@ class Provisioning:
         low, high = ends[-1.0], ends[1.0]
         threads = answer.problem.modes[answer.placement.mode].threads
         cores = len({(area, lcore // threads) for area, lcore in loads.lcores})
-        power = self._power(there, cores)
+        every = server.sockets * server.cores_per_socket
+        gbps = sum(there.demand(e).rate * e.frame.mean_bytes * 8 / 1e9 for e in self.experiments)
+        power = predicted_power(server, wish.servers, [cores / every] * len(LOADS), gbps)
         return ServersNeeded(
             server=server.name,
             factor=wish.factor,
@@ -113,44 +112,45 @@ class Provisioning:
             lcores_proven=answer.certificate.bound,
             lcores_least=None if low is None else low.certificate.bound,
             lcores_most=None if high is None else high.value,
+            cores=cores,
             latency_us=max(loads.latency_ns) / 1e3,
             usd=None if server.price_usd is None else wish.servers * server.price_usd.value,
             watts=None if power is None else power.loads[0].watts,
             power=power,
         )
 
-    def _power(self, there: Placeable, cores: int) -> PredictedPower | None:
-        """What all servers draw, so many cores of which have lcores that poll."""
-        server, servers = there.server, there.wish.servers
-        if server.power is None:
-            return None
-        every = server.sockets * server.cores_per_socket
-        watts, least, most = (
-            _watts(server.power, servers, cores / every, corner) for corner in (0.0, -1.0, 1.0)
-        )
-        gbps = sum(there.demand(e).rate * e.frame.mean_bytes * 8 / 1e9 for e in self.experiments)
-        loads = tuple(
-            PowerAtLoad(load=load, weight=weight, watts=watts, least=least, most=most,
-                        gbps=load * gbps)
-            for load, weight in _LOADS
-        )  # fmt: skip
-        carried = sum(one.weight * one.gbps for one in loads)
-        drawn = [sum(one.weight * getattr(one, name) for one in loads)
-                 for name in ("watts", "least", "most")]  # fmt: skip
-        figures = {"idle_watts": server.power.idle_watts, "busy_watts": server.power.busy_watts}
-        return PredictedPower(
-            base_watts=_watts(server.power, servers, 0.0, 0.0),
-            loads=loads,
-            weighted_watts=drawn[0],
-            weighted_gbps=carried,
-            gbps_per_watt=carried / drawn[0],
-            eer_least=carried / drawn[2],
-            eer_most=carried / drawn[1],
-            sources=tuple(
-                f"{name}: {server.sources[one.source].kind}: {server.sources[one.source].text}"
-                for name, one in figures.items()
-            ),
-        )
+
+def predicted_power(
+    server: DescribedServer, servers: int, busy: Sequence[float], gbps: float
+) -> PredictedPower | None:
+    """What all servers draw. `busy`: at each of LOADS so many servers' worth of busy cores."""
+    if server.power is None:
+        return None
+    loads = tuple(
+        PowerAtLoad(load=load, weight=weight, gbps=load * gbps, watts=watts, least=least, most=most)
+        for (load, weight), share in zip(LOADS, busy, strict=True)
+        for watts, least, most in [
+            [_watts(server.power, servers, share, corner) for corner in (0.0, -1.0, 1.0)]
+        ]
+    )
+    carried = sum(one.weight * one.gbps for one in loads)
+    drawn = [
+        sum(one.weight * getattr(one, name) for one in loads) for name in ("watts", "least", "most")
+    ]
+    figures = {"idle_watts": server.power.idle_watts, "busy_watts": server.power.busy_watts}
+    return PredictedPower(
+        base_watts=_watts(server.power, servers, 0.0, 0.0),
+        loads=loads,
+        weighted_watts=drawn[0],
+        weighted_gbps=carried,
+        gbps_per_watt=carried / drawn[0],
+        eer_least=carried / drawn[2],
+        eer_most=carried / drawn[1],
+        sources=tuple(
+            f"{name}: {server.sources[one.source].kind}: {server.sources[one.source].text}"
+            for name, one in figures.items()
+        ),
+    )
 
 
 def _watts(power: Power, servers: int, busy: float, corner: float) -> float:
@@ -169,9 +169,9 @@ def with_pareto(rows: Sequence[ServersNeeded]) -> tuple[ServersNeeded, ...]:
 
 
 def _better(a: ServersNeeded, b: ServersNeeded) -> bool:
-    """It is as good in cost, rate and delay, and better in one of them."""
+    """It is as good in cost, cores, rate and delay, and better in one of them."""
     if a.usd is None or b.usd is None or a.latency_us is None or b.latency_us is None:
         return False
-    here = a.usd, -a.rate_pps, a.latency_us
-    there = b.usd, -b.rate_pps, b.latency_us
+    here = a.usd, a.cores or 0, -a.rate_pps, a.latency_us
+    there = b.usd, b.cores or 0, -b.rate_pps, b.latency_us
     return here != there and all(x <= y for x, y in zip(here, there, strict=True))

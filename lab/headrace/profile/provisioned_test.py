@@ -49,7 +49,7 @@ def test_servers_by_hand(tmp_path: Path) -> None:
     assert one.power.gbps_per_watt == pytest.approx(one.power.weighted_gbps / 120)
     shown = document(Provision(study="two", busy=0.8, needs=rows, cautions=()))
     assert "need 1 server round, for 5000 USD" in shown.sentence
-    assert shown.sections[0].tables[0].lines[0].cells[3] == 1
+    assert shown.sections[0].tables[0].lines[0].cells[4] == 1
     assert "Predicted, not measured" in shown.sections[1].note
 
 

@@ -3,27 +3,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from headrace.analyse.units import plural, pps
 from headrace.report.charts.curves import Axes, Series
 from headrace.report.document_model import Cell, Column, Document, Row, Section, Table, curves
-from headrace.spec.provision import Provision, ServersNeeded
+from headrace.spec.provision import HostedVnfs, Provision, ServersNeeded
 
 
 def document(provision: Provision) -> Document:
     types = list(dict.fromkeys(row.server for row in provision.needs))
-    series = [
-        Series(
-            name,
-            tuple(
-                (row.rate_pps / 1e6, row.usd)
-                for row in provision.needs
-                if row.server == name and row.usd is not None
+    blocks = tuple(
+        curves(series, axes)
+        for axes, series in (
+            (Axes("Mpps carried", "USD of servers"), _series(provision, lambda row: row.usd)),
+            (Axes("Mpps carried", "physical cores"), _series(provision, lambda row: row.cores)),
+            (
+                Axes("Mpps carried", "µs, the slowest chain", log_y=True),
+                _series(provision, lambda row: row.latency_us),
             ),
         )
-        for name in types
-    ]
-    charts = (curves(series, Axes("Mpps carried", "USD of servers")),)
-    blocks = charts if any(len(one.points) > 1 for one in series) else ()
+        if any(len(one.points) > 1 for one in series)
+    )
     return Document(
         title=f"Servers for {provision.study}",
         subtitle=f"{plural(len(types), 'type')} of server, none over {provision.busy:.0%} busy",
@@ -36,6 +37,23 @@ def document(provision: Provision) -> Document:
     )
 
 
+def _series(provision: Provision, of: Callable[[ServersNeeded], float | None]) -> list[Series]:
+    points: dict[str, list[tuple[float, float]]] = {}
+    one_type = len({row.server for row in provision.needs}) == 1
+    for row in provision.needs:
+        value = of(row)
+        if value is not None:
+            points.setdefault(_way(row, one_type), []).append((row.rate_pps / 1e6, value))
+    return [Series(name, tuple(each), marks=False) for name, each in points.items()]
+
+
+def _way(row: ServersNeeded, one_type: bool) -> str:
+    if row.hosted is None:
+        return row.server
+    way = f"{row.hosted.execution} {row.hosted.oversubscription}:1"
+    return way if one_type else f"{row.server}, {way}"
+
+
 def _power(provision: Provision) -> tuple[Section, ...]:
     """None where no description has watts."""
     rows = [(row, row.power) for row in provision.needs if row.power is not None]
@@ -44,6 +62,7 @@ def _power(provision: Provision) -> tuple[Section, ...]:
     columns: tuple[Column | str, ...] = (
         Column("server", "text"),
         Column("of what is asked", "number"),
+        Column("VNFs on each", "text", optional=True),
         Column("W, nothing runs", "number"),
         Column("W, 0 to 100 % of the load", "text"),
         Column("T, Gbit/s", "number"),
@@ -52,7 +71,8 @@ def _power(provision: Provision) -> tuple[Section, ...]:
     )
     lines = tuple(
         Row((
-            row.server, row.factor, power.base_watts,
+            row.server, row.factor, None if row.hosted is None else _vnfs(row.hosted),
+            power.base_watts,
             f"{power.loads[0].watts:.0f} ({power.loads[0].least:.0f} to {power.loads[0].most:.0f})",
             power.weighted_gbps, power.weighted_watts,
             f"{power.gbps_per_watt:.3g} ({power.eer_least:.3g} to {power.eer_most:.3g})",
@@ -76,10 +96,13 @@ def _sentence(provision: Provision) -> str:
     if not priced:
         none = "No type of server was met that carries what is asked."
         return none if whole and not asked else ""
-    best = min(priced, key=lambda row: (row.usd or 0.0, row.watts or 0.0))
+    best = min(priced, key=lambda row: (row.usd or 0.0, row.cores or 0, row.watts or 0.0))
+    types = len({row.server for row in priced})
+    hosting = "" if best.hosted is None else f" with {_vnfs(best.hosted)},"
     return (
         f"The {pps(best.rate_pps)} that are asked need {plural(best.servers or 0, 'server')} "
-        f"{best.server}, for {best.usd:.0f} USD, the least of {plural(len(priced), 'type')}; "
+        f"{best.server},{hosting} for {best.usd:.0f} USD and {plural(best.cores or 0, 'core')}, "
+        f"the least of {plural(types, 'type')}; "
         + ("one server less is refuted." if best.fewest else "fewer are not refuted.")
     )
 
@@ -97,14 +120,17 @@ def _table(provision: Provision) -> Table:
         Column("server", "text"),
         Column("of what is asked", "number"),
         Column("in all", "own-rate"),
+        Column("VNFs on each", "text", optional=True),
         Column("servers", "count"),
         Column("one less", "text"),
         Column("lcores", "count"),
-        Column("at least", "count"),
+        Column("at least", "count", optional=True),
         Column("by costs' spread", "text"),
+        Column("cores", "count"),
         Column("slowest chain", "own-time"),
         Column("USD", "count", optional=True),
         Column("W, predicted", "number", optional=True),
+        Column("its limit", "text", optional=True),
         Column("Pareto", "text"),
     )
     return Table(columns, tuple(Row(_cells(row)) for row in provision.needs))
@@ -112,19 +138,27 @@ def _table(provision: Provision) -> Table:
 
 def _cells(row: ServersNeeded) -> tuple[Cell, ...]:
     if row.servers is None:
-        return (row.server, row.factor, row.rate_pps, None, "does not fit", *[None] * 7)
+        return (row.server, row.factor, row.rate_pps, None, None, "does not fit", *[None] * 9)
     most = "more servers" if row.lcores_most is None else str(row.lcores_most)
     return (
         row.server,
         row.factor,
         row.rate_pps,
+        None if row.hosted is None else _vnfs(row.hosted),
         row.servers,
         "refuted" if row.fewest else "not refuted",
         row.lcores,
         row.lcores_proven,
         f"{row.lcores_least} to {most}",
+        row.cores,
         None if row.latency_us is None else row.latency_us * 1e3,
         None if row.usd is None else round(row.usd),
         row.watts,
+        None if row.hosted is None else row.hosted.limit,
         "yes" if row.pareto else "",
     )
+
+
+def _vnfs(hosted: HostedVnfs) -> str:
+    several = f"{hosted.chains} × {plural(hosted.vnfs, 'VNF')}"
+    return f"{several} ({hosted.execution}) at {hosted.oversubscription}:1"

@@ -37,12 +37,26 @@ class PredictedPower(Spec):
     sources: tuple[str, ...]
 
 
+class HostedVnfs(Spec):
+    """VNFs hosted apart on each server: `chains` copies of the chain, of `vnfs` VNFs each as
+    `execution` cuts it, `oversubscription` of them on a physical core at most."""
+
+    kind: str
+    execution: str
+    vnfs: int
+    chains: int
+    oversubscription: int
+    limit: str  # what has the least left of all: an lcore, the NIC's switch, a licence
+
+
 class ServersNeeded(Spec):
     """Servers of one type for `factor` times the rates that are asked for. `servers` None: there
     is no placement, or none was met; `why_not` says which. `fewest`: one server less is refuted by
     a bound. `lcores_proven`: no placement on these servers uses fewer. `lcores_least`,
     `lcores_most`: proven at the costs' least, met at their most. `latency_us`: of the slowest
-    chain. Watts are by the description's idle and busy watts, never measured."""
+    chain. `hosted`: by the simulated ground, of layouts that were all computed: nothing is proven
+    but that fewer servers are too few for these. Watts are by the description's idle and busy
+    watts, never measured."""
 
     server: str
     factor: float
@@ -53,12 +67,14 @@ class ServersNeeded(Spec):
     lcores_proven: int | None
     lcores_least: int | None
     lcores_most: int | None
+    cores: int | None  # physical ones, that have these lcores
     latency_us: float | None
     usd: float | None
     watts: float | None
     why_not: str = ""
     power: PredictedPower | None = None
-    pareto: bool = False  # none of the others costs less and carries as much as fast
+    hosted: HostedVnfs | None = None  # None: inline
+    pareto: bool = False  # none of the others is as good in all, and better in one
 
 
 class Provision(Spec):

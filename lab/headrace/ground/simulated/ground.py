@@ -94,7 +94,7 @@ class SimulatedGround:
         check_covered(one, doc, self.home, self.server)
         check_nodes(one, doc, description)
         if one.hosting.kind != "inline":
-            return self._hosted(one, doc)
+            return self.hosted_point(one, doc)
         topology = Topology(self._threads, self.server.socket_of)
         placement = place(one, doc, list(self.server.cpus), topology)
         sockets = {self.server.socket_of(cpu) for cpu in placement.cpus}
@@ -114,7 +114,8 @@ class SimulatedGround:
             placement = replace(placement, notes=(*placement.notes, note))
         return SimulatedPoint(_undisturbed(one), doc, self, placement, edges=edges)
 
-    def _hosted(self, one: Experiment, doc: Document) -> SimulatedPoint:
+    def hosted_point(self, one: Experiment, doc: Document) -> SimulatedPoint:
+        """VNFs hosted apart, which check_covered has let pass."""
         server = self.server
 
         def describe_cpu(cpu: int) -> Cpu:

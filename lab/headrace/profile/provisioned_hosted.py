@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many servers chains of VNFs hosted apart need: as the simulated ground has them, with more
+and more copies side by side, so many VNFs on a physical core (Ben Hamed et al. 2020)."""
+
+from __future__ import annotations
+
+import functools
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from headrace.errors import BadInput
+from headrace.ground.simulated.ground import SimulatedGround, SimulatedPoint
+from headrace.ground.simulated.priced_layout import PricedLayout
+from headrace.ground.simulated.queueing import delays_ns
+from headrace.ground.simulated.refuse import check_covered
+from headrace.profile.provisioned import LOADS, predicted_power
+from headrace.spec.described import DescribedServer
+from headrace.spec.document import Document
+from headrace.spec.hosting import VFS_MAX
+from headrace.spec.provision import HostedVnfs, ServersNeeded
+from headrace.spec.study import Experiment
+
+_LOST = 1e-5  # of the packets: the loss of Ben Hamed et al. 2020
+_ROUNDS = 40
+HOSTED_CAUTION = (
+    "Hosted VNFs are as the simulated ground has them: the rate is the most without loss (under "
+    "0.001 %), the delay the median at the rate asked for, and fewest is of the layouts that were "
+    "computed, VNFs on as few cores as their oversubscription allows."
+)
+
+
+@dataclass(frozen=True)
+class _Option:
+    """A cut of the chain, and how many VNFs may be on a physical core."""
+
+    experiment: Experiment
+    ratio: int
+
+    @property
+    def vnfs(self) -> int:
+        """How many one chain has."""
+        names, execution = self.experiment.nodes, self.experiment.execution
+        if execution.segments is not None:
+            return len(execution.segments)
+        return len(names) if execution.model == "pipeline" else 1
+
+
+@dataclass(frozen=True)
+class _Filled:
+    """A server with so many chains on it."""
+
+    point: SimulatedPoint
+    layout: PricedLayout
+    pps: float  # carried without loss
+
+
+@dataclass(frozen=True)
+class HostedProvisioning:
+    """`experiments`: executions of one chain."""
+
+    doc: Document
+    experiments: Sequence[Experiment]
+    ratios: Sequence[int]
+    full: float
+    most: int  # servers
+    _filled: dict[tuple[str, str, int, int, float], _Filled] = field(default_factory=dict)
+
+    def check(self, server: DescribedServer, home: DescribedServer) -> None:
+        chains = {one.chain for one in self.experiments}
+        if len(chains) != 1:
+            raise self.doc.error(
+                ("chains",), "several, hosted; allowed: one, and how many copies is computed"
+            )
+        [one, *_] = self.experiments
+        hosting, at = one.hosting, ("deployment", "hosting")
+        if not one.study.demands:
+            raise self.doc.error((), "no `demands`; allowed: chain: {rate: ...}")
+        for key, given in (
+            ("chains", hosting.chains != 1),
+            ("active", hosting.active is not None),
+            ("lcores", hosting.lcores is not None),
+            ("oversubscription", hosting.oversubscription is not None),
+        ):
+            if given:
+                raise self.doc.error((*at, key), "is what `headrace provision` computes")
+        if hosting.kind == "vm":
+            raise self.doc.error(
+                (*at, "kind"), "vm: what links to machines cost was not measured; allowed: "
+                "process, container"
+            )  # fmt: skip
+        if one.study.deployment.lcores.chain is not None:
+            raise self.doc.error(
+                ("deployment", "lcores", "chain"), "is what `headrace provision` computes"
+            )
+        for each in self.experiments:
+            check_covered(each, self.doc, home, server)
+
+    def needed(
+        self, server: DescribedServer, home: DescribedServer, factor: float
+    ) -> list[ServersNeeded]:
+        """One row for each cut and oversubscription."""
+        ground = SimulatedGround(server, home, "events")
+        return [
+            self._row(ground, _Option(one, ratio), factor)
+            for one in self.experiments
+            for ratio in self.ratios
+        ]
+
+    def _row(self, ground: SimulatedGround, option: _Option, factor: float) -> ServersNeeded:
+        rate = factor * self._rate(option.experiment)
+        every = range(1, self._chains_most(ground.server, option) + 1)
+        best = max((self._pps(ground, option, n) for n in every), default=0.0)
+        servers = math.ceil(rate / (best * self.full)) if best else self.most + 1
+        empty = ServersNeeded(
+            server=ground.server.name, factor=factor, rate_pps=rate, servers=None, fewest=False,
+            lcores=None, lcores_proven=None, lcores_least=None, lcores_most=None, cores=None,
+            latency_us=None, usd=None, watts=None,
+        )  # fmt: skip
+        if servers > self.most:
+            why = f"{_named(option)}: one server carries {best * self.full / 1e6:.3g} Mpps of it"
+            return empty.model_copy(update={"why_not": f"{why}; --most {self.most}"})
+        each = rate / servers
+        enough = {corner: self._fewest(ground, option, each, corner) for corner in (-1.0, 0.0, 1.0)}
+        quick = self._quick(ground, option, each, enough[0.0])
+        if quick is None:
+            why = f"{_named(option)}: no number of chains has the delay that is asked"
+            return empty.model_copy(update={"why_not": why})
+        chains, latency_us = quick
+        filled = self._fill(ground, option, chains, 0.0)
+        server = ground.server
+        lcores = {
+            corner: None if n is None else servers * self._lcores(ground, option, max(n, more))
+            for corner, n in enough.items()
+            for more in [chains if corner >= 0 else 1]
+        }
+        gbps = rate * option.experiment.frame.mean_bytes * 8 / 1e9
+        busy = [servers * _busy(filled, server, load * each) for load, _ in LOADS]
+        power = predicted_power(server, servers, busy, gbps)
+        return empty.model_copy(
+            update={
+                "servers": servers,
+                "fewest": servers == 1,
+                "lcores": lcores[0.0],
+                "lcores_least": lcores[-1.0],
+                "lcores_most": lcores[1.0],
+                "cores": servers * len(_cores(filled, server)),
+                "latency_us": latency_us,
+                "usd": None if server.price_usd is None else servers * server.price_usd.value,
+                "watts": None if power is None else power.loads[0].watts,
+                "power": power,
+                "hosted": HostedVnfs(
+                    kind=option.experiment.hosting.kind,
+                    execution=option.experiment.execution.name,
+                    vnfs=option.vnfs,
+                    chains=chains,
+                    oversubscription=option.ratio,
+                    limit=filled.layout.capacity()[1],
+                ),
+            }
+        )
+
+    def _rate(self, one: Experiment) -> float:
+        return float(one.study.demands[one.chain].rate)
+
+    def _fewest(
+        self, ground: SimulatedGround, option: _Option, rate: float, corner: float
+    ) -> int | None:
+        for chains in range(1, self._chains_most(ground.server, option) + 1):
+            if self._pps(ground, option, chains, corner) * self.full >= rate:
+                return chains
+        return None
+
+    def _quick(
+        self, ground: SimulatedGround, option: _Option, rate: float, chains: int | None
+    ) -> tuple[int, float | None] | None:
+        """So many chains, or more, as have the delay that is asked for; and their delay, which is
+        taken to fall with each chain more."""
+        assert chains is not None  # the best of all carries it
+        within = option.experiment.study.demands[option.experiment.chain].latency
+
+        @functools.cache
+        def us(n: int) -> float | None:
+            return self._latency_us(self._fill(ground, option, n, 0.0), rate, ground.server)
+
+        first = us(chains)
+        if within is None or (first is not None and first <= within * 1e6):
+            return chains, first
+        carrying = [
+            n
+            for n in range(chains + 1, self._chains_most(ground.server, option) + 1)
+            if self._pps(ground, option, n) * self.full >= rate
+        ]
+
+        def quick(n: int) -> bool:
+            return (us(n) or math.inf) <= within * 1e6
+
+        # Delays of many take long to compute: by steps of a third, then between the last two.
+        low = 0
+        while low < len(carrying):
+            high = min(len(carrying) - 1, low + carrying[low] // 3)
+            if quick(carrying[high]):
+                fewest = carrying[bisect_left(carrying, True, low, high, key=quick)]
+                return fewest, us(fewest)
+            low = high + 1
+        return None
+
+    def _pps(
+        self, ground: SimulatedGround, option: _Option, chains: int, corner: float = 0.0
+    ) -> float:
+        return self._fill(ground, option, chains, corner).pps
+
+    def _fill(
+        self, ground: SimulatedGround, option: _Option, chains: int, corner: float
+    ) -> _Filled:
+        key = ground.server.name, option.experiment.execution.name, option.ratio, chains, corner
+        if key not in self._filled:
+            point = ground.hosted_point(self._with(ground.server, option, chains), self.doc)
+            layout = point.priced(corner)
+            self._filled[key] = _Filled(point, layout, _lossless(layout))
+        return self._filled[key]
+
+    def _with(self, server: DescribedServer, option: _Option, chains: int) -> Experiment:
+        study = option.experiment.study
+        cores = self._free_cores(server, option)[: math.ceil(chains * option.vnfs / option.ratio)]
+        threads = tuple(cpu for core in cores for cpu in _threads(server, core))
+        hosting = study.deployment.hosting.model_copy(
+            update={"chains": chains, "oversubscription": option.ratio}
+        )
+        traffic = tuple(self._traffic(option))
+        lcores = study.deployment.lcores.model_copy(update={"traffic": traffic, "chain": threads})
+        deployment = study.deployment.model_copy(update={"hosting": hosting, "lcores": lcores})
+        return replace(option.experiment, study=study.model_copy(update={"deployment": deployment}))
+
+    def _traffic(self, option: _Option) -> Sequence[int]:
+        return option.experiment.study.deployment.lcores.traffic or (0,)
+
+    def _free_cores(self, server: DescribedServer, option: _Option) -> list[int]:
+        """Leave out those of traffic, whose siblings stay free; the NIC's socket is first."""
+        traffic = self._traffic(option)
+        if unknown := [cpu for cpu in traffic if cpu not in server.cpus]:
+            raise BadInput(f"server {server.name} has no lcore {unknown[0]}, of the traffic")
+        taken = {server.core_of(cpu) for cpu in traffic}
+        near = server.socket_of(traffic[0])
+        cores = [c for c in range(server.sockets * server.cores_per_socket) if c not in taken]
+        if server.remote_cycles is None:
+            cores = [core for core in cores if server.socket_of(core) == near]
+        return sorted(cores, key=lambda core: server.socket_of(core) != near)
+
+    def _chains_most(self, server: DescribedServer, option: _Option) -> int:
+        places = len(self._free_cores(server, option)) * option.ratio
+        return min(places, VFS_MAX) // option.vnfs
+
+    def _lcores(self, ground: SimulatedGround, option: _Option, chains: int) -> int:
+        return len(_cpus(self._fill(ground, option, chains, 0.0)))
+
+    def _latency_us(self, filled: _Filled, rate: float, server: DescribedServer) -> float | None:
+        capacity = filled.layout.capacity()[0]
+        delays = delays_ns(
+            filled.layout, rate, capacity, filled.point.experiment, server, "events"
+        )  # fmt: skip
+        return None if delays is None else float(np.median(delays)) / 1e3
+
+
+def _cpus(filled: _Filled) -> set[int]:
+    bare = filled.point.bare
+    assert bare is not None  # it is hosted
+    return {vnf.lcores[0] for chain in bare.chains for vnf in chain} | set(bare.traffic)
+
+
+def _cores(filled: _Filled, server: DescribedServer) -> set[int]:
+    return {server.core_of(cpu) for cpu in _cpus(filled)}
+
+
+def _named(option: _Option) -> str:
+    return f"{option.experiment.execution.name} at {option.ratio}:1"
+
+
+def _threads(server: DescribedServer, core: int) -> list[int]:
+    return [cpu for cpu in server.cpus if server.core_of(cpu) == core]
+
+
+def _lossless(layout: PricedLayout) -> float:
+    """The most packets/s of which no more than _LOST are lost."""
+    least, most = 0.0, layout.source_pps()
+    if layout.received_pps(most) >= most * (1 - _LOST):
+        return most
+    for _ in range(_ROUNDS):
+        load = (least + most) / 2
+        if layout.received_pps(load) >= load * (1 - _LOST):
+            least = load
+        else:
+            most = load
+    return least
+
+
+def _busy(filled: _Filled, server: DescribedServer, rate: float) -> float:
+    """Servers' worth of busy cores: those of traffic and switch poll, VNFs as they wait."""
+    hz, every = server.clock_mhz.value * 1e6, server.sockets * server.cores_per_socket
+    point, idle = filled.point, dict[int, float]()
+    assert point.bare is not None
+    cycles, polls = filled.layout.busiest(), point.experiment.hosting.wait == "poll"
+    for cpu in _cpus(filled):
+        share = 1.0 if polls or cpu in point.bare.traffic else cycles[cpu] * rate / hz
+        assert share <= 1, f"lcore {cpu} is {share:.3f} busy at a rate that it carries"
+        # Threads of a core work independently of each other.
+        core = server.core_of(cpu)
+        idle[core] = idle.get(core, 1.0) * (1 - share)
+    return sum(1 - share for share in idle.values()) / every
