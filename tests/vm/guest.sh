@@ -174,6 +174,7 @@ wired() {
 emulate() {
 	local share=$1 console=$2 log=$3
 	shift 3
+	rm -f "$console" # of the guest before, which may have said that it stalled
 	"${qemu[@]}" -accel tcg,thread=multi,tb-size=512 -cpu max \
 		-M q35,kernel-irqchip=split -nodefaults -no-user-config -display none -no-reboot \
 		-device intel-iommu,intremap=off,caching-mode=on "$@" \

@@ -78,11 +78,6 @@ boot() {
 		-device igb,id=igb1,bus=rp1,netdev=w1,mac=52:54:00:00:00:20
 }
 
-# A CPU of an emulated guest that is told of no timer any more, as the guest's own kernel finds out.
-stalled() {
-	grep -q 'Possible timer handling issue' "$console"
-}
-
 over() {
 	[ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null || true
 	wait "$pid" 2>/dev/null || true
@@ -92,7 +87,7 @@ over() {
 # Until it is up; or not, and why.
 await_boot() {
 	while kill -0 "$pid" 2>/dev/null && [ ! -e "$share/ready" ] &&
-		[ $((SECONDS - began)) -lt $boot_seconds ]; do
+		[ $((SECONDS - began)) -lt $boot_seconds ] && ! stalled "$console"; do
 		sleep 1
 	done
 	[ ! -e "$share/ready" ] || return 0
@@ -102,7 +97,7 @@ await_boot() {
 	fi
 	kill -0 "$pid" 2>/dev/null ||
 		die "the guest ended: $(tail -n 1 "$work/qemu.log") (see $console)"
-	hung="did not boot in $boot_seconds s"
+	hung="did not boot in $((SECONDS - began)) s"
 	return 1
 }
 
@@ -115,7 +110,7 @@ await_end() {
 	shown=$!
 	while kill -0 "$pid" 2>/dev/null; do
 		[ $((SECONDS - began)) -lt "$seconds" ] || die "not over after $seconds s; see $console"
-		if stalled; then
+		if stalled "$console"; then
 			hung="hangs: one of its CPUs has no timer any more"
 			return 1
 		fi
