@@ -79,10 +79,12 @@ static json_t *segment(const struct elastic_partition *p, unsigned int from, uns
 json_t *elastic_plan(const struct elastic_partition *p)
 {
 	json_t *plan = json_loads(BASE, 0, NULL), *links = json_object_get(plan, "links");
+	json_t *first = json_object_get(json_object_get(plan, "nfs"), "first");
 	unsigned int from = 0;
 
-	json_object_set_new(json_object_get(json_object_get(plan, "nfs"), "first"), "type",
-			    json_string(p->first));
+	json_object_set_new(first, "type", json_string(p->first));
+	if (p->params)
+		json_object_set_new(first, "params", json_loads(p->params, 0, NULL));
 	for (unsigned int i = 0; i < ELASTIC_FUNCTIONS; i++) {
 		for (unsigned int d = 0; d < 2 && i < ELASTIC_FUNCTIONS - 1; d++) {
 			char name[8];

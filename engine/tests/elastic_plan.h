@@ -9,7 +9,7 @@
 #define ELASTIC_MOST 4 /* replicas */
 
 struct elastic_partition {
-	const char *first; /* the first function's type */
+	const char *first, *params; /* the first function's type, and parameters; NULL: none */
 	bool elastic;      /* otherwise each segment has one replica */
 	unsigned int burst;
 	unsigned int cuts; /* bit i: behind the i-th function */
