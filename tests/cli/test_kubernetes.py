@@ -59,6 +59,10 @@ def test_a_study_is_checked_without_one(tmp_path: Path) -> None:
             "on Kubernetes pods are joined by memif",
         ),
         ("deployment: {hosting: {kind: container, chains: 2}}", "allowed of hosting: kind"),
+        (
+            "deployment: {hugepages: true}\nground: {kubernetes: {link: vhost-user}}",
+            "allowed with ground.kubernetes.link vhost-user: false",
+        ),
     ],
 )
 def test_what_pods_cannot_have_is_named(tmp_path: Path, more: str, words: str) -> None:

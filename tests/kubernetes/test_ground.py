@@ -153,12 +153,16 @@ def test_devices_of_a_node_are_given_and_come_back(cluster: OwnCluster, tmp_path
             cluster.on_node("node1", "ip", "link", "delete", one)
 
 
-@pytest.mark.parametrize("execution", ["rtc", "pipeline"])
-def test_engines_in_pods_lose_nothing_over_memif(
-    cluster: OwnCluster, tmp_path: Path, execution: str
+@pytest.mark.parametrize(
+    ("execution", "link"), [("rtc", "memif"), ("pipeline", "memif"), ("pipeline", "vhost-user")]
+)
+def test_engines_in_pods_lose_nothing(
+    cluster: OwnCluster, tmp_path: Path, execution: str, link: str
 ) -> None:
     spec, bundle = tmp_path / "pods.yaml", tmp_path / "bundle"
-    spec.write_text(ENGINES.replace("EXECUTION", execution))
+    spec.write_text(
+        ENGINES.replace("EXECUTION", execution).replace("{cpus: 0", f"{{link: {link}, cpus: 0")
+    )
     done = cluster.headrace("run", spec, "--out", bundle)
     assert done.returncode == 0, done.stderr
     assert cluster.left() == {}

@@ -12,6 +12,7 @@ from headrace.spec.appliance import Device
 from headrace.spec.base import Count, Spec, listed
 
 NODE_NAME = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")  # RFC 1123
+PodLink = Literal["memif", "vhost-user"]
 NodeName = Annotated[str, Field(pattern=NODE_NAME.pattern)]
 
 
@@ -26,7 +27,8 @@ class Kubernetes(Spec):
     `nodes` in turn, all that are ready unless given; `place` says where single pods go. `registry`
     stands before the names of images. `cpus`: of each engine's pod, exclusive where the kubelet's
     CPU manager is static; 0: none of its own. `pod_cpus`: of single pods (tester, vnf1, vnf2, ...).
-    `agent`: an image of headrace, by which the study's `collect`
+    `link`: what joins engines' pods; `privileged`: whether these have all rights, so that what
+    having none costs can be measured. `agent`: an image of headrace, by which the study's `collect`
     is read on the nodes; without one no layers are.
     """
 
@@ -42,6 +44,8 @@ class Kubernetes(Spec):
     agent: str | None = None
     cpus: Annotated[Count, Field(ge=0, le=64)] = 1
     pod_cpus: dict[str, Annotated[Count, Field(ge=0, le=64)]] = Field(default_factory=dict)
+    link: PodLink = "memif"
+    privileged: bool = False
 
     @model_validator(mode="after")
     def _consistent(self) -> Kubernetes:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One engine's plan cut into one for each pod: what was a ring between two of them is a memif, over
-a socket in a folder that the pods of a node share."""
+"""One engine's plan cut into one for each pod: what was a ring between two of them is a memif or a
+vhost-user port, over a socket in a folder that the pods of a node share."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ from headrace.engine.plan_document import (
     PlanLink,
     PlanSegment,
 )
+from headrace.spec.kubernetes import PodLink
 
 TESTER = "tester"
 SOCKETS = "/run/headrace-links"  # the shared folder, in each pod
-_LONGEST = 14  # log2 of a memif's longest ring
+_LONGEST: Mapping[PodLink, int] = {"memif": 14, "vhost-user": 10}  # log2 of rings
 _BUFFER_BYTES = 2048  # of a memif; longer frames take several
 _DATA_BYTES = 2176  # what drivers want to have in an mbuf
 
 
 @dataclass(frozen=True)
 class Wire:
-    """A ring that became a memif, from one pod to another."""
+    """A ring that became a link from one pod to another."""
 
     ring: str
     writer: str
     reader: str
     number: int
     size: int  # log2 of its ring
+    kind: PodLink
 
     @property
     def out(self) -> str:
@@ -43,21 +45,35 @@ class Wire:
         """The reader's."""
         return f"{self.ring}.{self.number}.in"
 
-    def link(self, pod: str, number: int, listens: bool) -> PlanLink:
+    @property
+    def socket(self) -> str:
+        return f"{SOCKETS}/{self.number}.sock"
+
+    def link(self, number: int, listens: bool) -> PlanLink:
         """`number`: of the pod's ports."""
-        devargs = (
-            f"net_memif{number},role={'server' if listens else 'client'},id=0,"
-            f"socket={SOCKETS}/{self.number}.sock,socket-abstract=no,"
-            f"rsize={self.size},bsize={_BUFFER_BYTES}"
-        )
         queues = 1 << self.size
+        devargs = self._memif(number, listens)
+        if self.kind == "vhost-user":
+            devargs = self._vhost_user(number, listens)
         params = {"devargs": devargs, "rx_descriptors": queues, "tx_descriptors": queues}
         return PlanLink(type="port", params=params)
 
+    def _memif(self, number: int, listens: bool) -> str:
+        return (
+            f"net_memif{number},role={'server' if listens else 'client'},id=0,"
+            f"socket={self.socket},socket-abstract=no,rsize={self.size},bsize={_BUFFER_BYTES}"
+        )
+
+    def _vhost_user(self, number: int, listens: bool) -> str:
+        """Who calls is the driver (virtio), whose memory the one that listens maps."""
+        if listens:
+            return f"net_vhost{number},iface={self.socket},queues=1"
+        return f"net_virtio_user{number},path={self.socket},queues=1,queue_size={1 << self.size}"
+
     @property
     def memory_bytes(self) -> int:
-        """A memif has a ring each way."""
-        return 2 * _BUFFER_BYTES << self.size
+        """A memif has a ring each way; vhost-user moves packets in the engines' own memory."""
+        return 2 * _BUFFER_BYTES << self.size if self.kind == "memif" else 0
 
 
 @dataclass(frozen=True)
@@ -83,14 +99,14 @@ class PlanCut:
         return first.having(links=links, nfs=nfs, segments=tuple(segments))
 
 
-def cut(whole: Plan) -> PlanCut:
+def cut(whole: Plan, kind: PodLink = "memif") -> PlanCut:
     """Sources and sinks are the tester's; each other segment is a pod of its own."""
     owners = {
         one.name: TESTER if one.name in (GENERATOR, SINK) else pod_of(one.name)
         for one in whole.segments
     }
     pods = tuple(dict.fromkeys([TESTER, *owners.values()]))
-    wires = tuple(_wires(whole, owners))
+    wires = tuple(_wires(whole, owners, kind))
     plans = {pod: _plan(pod, pods, whole, owners, wires) for pod in pods}
     return PlanCut(plans, wires)
 
@@ -100,7 +116,7 @@ def pod_of(segment: str) -> str:
     return "".join(c if c.isalnum() else "-" for c in segment.lower()).strip("-")
 
 
-def _wires(whole: Plan, owners: Mapping[str, str]) -> Iterable[Wire]:
+def _wires(whole: Plan, owners: Mapping[str, str], kind: PodLink) -> Iterable[Wire]:
     number = 0
     for ring, link in whole.rings.items():
         writers = dict.fromkeys(owners[s.name] for s in whole.segments if ring in _written(s))
@@ -110,9 +126,9 @@ def _wires(whole: Plan, owners: Mapping[str, str]) -> Iterable[Wire]:
         if list(writers) == [reader]:
             continue
         assert reader not in writers, ring
-        size = min(int(link.params["size"]).bit_length() - 1, _LONGEST)
+        size = min(int(link.params["size"]).bit_length() - 1, _LONGEST[kind])
         for writer in writers:
-            yield Wire(ring, writer, reader, number, size)
+            yield Wire(ring, writer, reader, number, size, kind)
             number += 1
 
 
@@ -143,7 +159,7 @@ def _plan(
     for number, one in enumerate(own):
         other = one.reader if one.writer == pod else one.writer
         listens = pods.index(pod) < pods.index(other)
-        links[one.out if one.writer == pod else one.end] = one.link(pod, number, listens)
+        links[one.out if one.writer == pod else one.end] = one.link(number, listens)
     functions = {node for s in segments for node in s.nodes or {}}
     return Plan(
         engine=_engine(whole.engine),

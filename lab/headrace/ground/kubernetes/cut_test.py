@@ -110,6 +110,25 @@ def test_a_memif_is_no_longer_than_it_may_be() -> None:
     assert sizes["to-b"] == 12
 
 
+def test_vhost_user_has_its_server_where_a_memif_has() -> None:
+    """The tester maps the others' memory, and nobody the tester's."""
+    parts = cut(pipeline(), "vhost-user")
+    drivers = {
+        pod: {str(link.params["devargs"]).split(",")[0].rstrip("0123456789")
+              for link in plan.links.values() if link.type == "port"}
+        for pod, plan in parts.plans.items()
+    }  # fmt: skip
+    assert drivers == {
+        TESTER: {"net_vhost"},
+        "vnf1": {"net_vhost", "net_virtio_user"},
+        "vnf2": {"net_virtio_user"},
+    }
+    for wire in parts.wires:
+        ends = parts.plans[wire.writer].links[wire.out], parts.plans[wire.reader].links[wire.end]
+        sockets = {str(end.params["devargs"]).split(",")[1].partition("=")[2] for end in ends}
+        assert sockets == {wire.socket}
+
+
 def test_a_chain_in_one_pod_keeps_its_rings() -> None:
     whole = pipeline()
     one = whole.having(

@@ -27,6 +27,7 @@ class EnginePods:
     cpus: Mapping[str, int]
     memory_mb: int  # of DPDK's
     hugepages: bool
+    privileged: bool  # all rights, for who wants to know what having none costs
 
 
 def folder_of(namespace: str) -> str:
@@ -55,6 +56,8 @@ def _bodies(parts: PlanCut, how: EnginePods) -> Iterator[Body]:
 
 def _pod(pod: str, parts: PlanCut, how: EnginePods) -> Body:
     confined: dict[str, object] = {**rights(()), "readOnlyRootFilesystem": True}
+    if how.privileged:
+        confined = {"privileged": True, "readOnlyRootFilesystem": True}
     spec: dict[str, object] = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,

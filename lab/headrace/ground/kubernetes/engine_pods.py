@@ -15,7 +15,7 @@ from headrace.engine.engine import EngineDied, EngineRefused
 from headrace.engine.plan_document import Plan
 from headrace.engine.running import RunningEngine
 from headrace.errors import EXIT_BAD_INPUT, HeadraceError
-from headrace.ground.kubernetes.cut import SOCKETS, TESTER, Wire
+from headrace.ground.kubernetes.cut import TESTER, Wire
 from headrace.ground.kubernetes.engine_manifests import ENGINE, OWN
 from headrace.ground.kubernetes.places import PLACE, place_in
 from headrace.ground.kubernetes.tunnel import Tunnel
@@ -211,7 +211,7 @@ class PodEngines(RunningEngine):
                 return
             if time.monotonic() > deadline:
                 raise HeadraceError(
-                    f"memif {SOCKETS}/{down[0].number}.sock from pod {down[0].writer} to pod "
+                    f"{down[0].kind} {down[0].socket} from pod {down[0].writer} to pod "
                     f"{down[0].reader}: not up after {_UP_S:g} s"
                 )
             time.sleep(_LOOK_S)
@@ -295,7 +295,7 @@ class PodEngines(RunningEngine):
         }
 
     def _missing(self, read: EngineCounts) -> dict[str, int]:
-        """Packets that left one end of a memif and did not come to its other end."""
+        """Packets that left one end of a wire and did not come to its other end."""
         return {
             f"{wire.end}/not-received": (
                 read.port(wire.out).tx_packets - read.port(wire.end).rx_packets

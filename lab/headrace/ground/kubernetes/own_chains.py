@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chains of headrace's own functions on a cluster: the tester and each segment a pod, joined by
-memif on one node."""
+memif or vhost-user on one node."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class EnginePodsPoint(EnginePoint):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        return (*super().labels, "hosting-pod", "port-memif")
+        return (*super().labels, "hosting-pod", f"port-{self.given.link}")
 
     def hosting_of(self, segment: str) -> str:
         return "inline" if pod_of(segment) not in self.cut.plans else "pod"
@@ -102,6 +102,7 @@ class EnginePodsPoint(EnginePoint):
             cpus=exclusive,
             memory_mb=deployment.memory_mb,
             hugepages=deployment.hugepages is True,
+            privileged=self.given.privileged,
         )
 
     @contextlib.contextmanager
@@ -257,7 +258,7 @@ class PodChains:
         check, floors = PlanCheck(doc, description), Floors()
         points: list[EnginePodsPoint] = []
         for experiment in expand(doc):
-            _refuse(experiment, doc)
+            _refuse(experiment, doc, self._given)
             check_nodes(experiment, doc, description)
             files = input_files([experiment], doc, description)
             points.append(self._point(experiment, check, floors, len(points), files))
@@ -282,7 +283,7 @@ class PodChains:
         doc, description = check.doc, check.description
         placement, engine = _placed(experiment), engine_of(experiment)
         whole = compile_plan(experiment, placement, description, doc, engine)
-        parts = cut(whole)
+        parts = cut(whole, self._given.link)
         for plan in parts.plans.values():
             check.check(plan, experiment)
         return EnginePodsPoint(
@@ -305,12 +306,12 @@ def _placed(experiment: Experiment) -> Placement:
     return Placement(0, 0, segments, ())
 
 
-def _refuse(experiment: Experiment, doc: Document) -> None:
+def _refuse(experiment: Experiment, doc: Document, given: Kubernetes) -> None:
     """What pods cannot have, by its place in the spec."""
     deployment, execution = experiment.study.deployment, experiment.execution
     on = "on Kubernetes"
     if experiment.study.testbed is not None:
-        raise doc.error(("testbed",), f"{on} pods are joined by memif; allowed: no testbed")
+        raise doc.error(("testbed",), f"{on} pods are joined on one node; allowed: no testbed")
     if experiment.hosting.kind not in ("inline", "container"):
         raise doc.error(
             ("deployment", "hosting"),
@@ -325,8 +326,14 @@ def _refuse(experiment: Experiment, doc: Document) -> None:
     if deployment.network != "veb":
         raise doc.error(
             ("deployment", "network"),
-            f"{on} pods are joined by memif; allowed: none given",
+            f"{on} pods are joined by memif or vhost-user; allowed: ground.kubernetes.link",
             value=deployment.network,
+        )
+    if given.link == "vhost-user" and deployment.hugepages is True:
+        raise doc.error(
+            ("deployment", "hugepages"),
+            "a pod's memory on hugepages is in more files than vhost-user hands over; allowed with "
+            "ground.kubernetes.link vhost-user: false",
         )
     told = deployment.lcores
     if told.traffic or told.chain or execution.lcores is not None:
