@@ -23,6 +23,7 @@ kwok=v0.7.0
 bin=$home/bin-$version
 state=$home/state pki=$home/state/pki
 group=headrace-$(printf %s "$home" | cksum | cut -d' ' -f1) # control groups of this one's nodes
+claims=--feature-gates=DynamicResourceAllocation=true # from 1.34 on it is there without
 settings=(vm.overcommit_memory vm.panic_on_oom kernel.panic kernel.panic_on_oops kernel.keys.root_maxkeys
 	kernel.keys.root_maxbytes)
 
@@ -277,15 +278,16 @@ control_plane() {
 		--kubelet-preferred-address-types InternalIP --service-account-key-file "$pki/accounts.pub" \
 		--service-account-signing-key-file "$pki/accounts.key" --service-cluster-ip-range 10.96.0.0/16 \
 		--service-account-issuer https://kubernetes.default.svc --authorization-mode Node,RBAC \
-		--enable-admission-plugins NodeRestriction --allow-privileged=true --endpoint-reconciler-type lease
+		--enable-admission-plugins NodeRestriction --allow-privileged=true --endpoint-reconciler-type lease \
+		"$claims" --runtime-config resource.k8s.io/v1beta1=true,resource.k8s.io/v1beta2=true
 	within 60 "the API server" kubectl get --raw /readyz
 	local own="--authentication-kubeconfig $pki/manager.kubeconfig --authorization-kubeconfig $pki/manager.kubeconfig"
 	# shellcheck disable=SC2086
 	daemon 1 manager "$bin/kube-controller-manager" --kubeconfig "$pki/manager.kubeconfig" $own \
 		--bind-address 127.0.0.1 --leader-elect=false --root-ca-file "$pki/ca.crt" \
 		--service-account-private-key-file "$pki/accounts.key" --use-service-account-credentials \
-		--kube-api-qps 500 --kube-api-burst 1000
-	daemon 1 scheduler "$bin/kube-scheduler" --kubeconfig "$pki/scheduler.kubeconfig" \
+		--kube-api-qps 500 --kube-api-burst 1000 "$claims"
+	daemon 1 scheduler "$bin/kube-scheduler" --kubeconfig "$pki/scheduler.kubeconfig" "$claims" \
 		--bind-address 127.0.0.1 --leader-elect=false --kube-api-qps 500 --kube-api-burst 1000
 }
 

@@ -28,8 +28,8 @@ CHAINS = {
     "two": "[{acl: {rules_file: my.rules}}, l2fwd]",
     "three": "[{l3fwd: {routes: [{prefix: 0.0.0.0/0, next_hop: 0}]}}]",
     "four": "[l2fwd, {acl: {rules: [{action: permit}]}}]",
-    "five": "[monitor, l2fwd]",
-    "six": "[monitor]",
+    "five": "[l2fwd, l2fwd]",
+    "six": "[{acl: {rules: [{action: permit}]}}]",
 }
 SPEC = (
     "name: words\nchains:\n"

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scenarios of draft-ietf-bmwg-containerized-infra-08 that are pods, each measured on a real
+cluster; and a campaign of such points, killed and gone on with."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from conftest import REPO
+from headrace.record.bundle import Bundle
+from support.cluster import OwnCluster
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.needs_root,
+    pytest.mark.usefixtures("images", "router", "own_state"),
+]
+
+STUDIES = REPO / "studies" / "bmwg"
+APPLICATIONS = (
+    ("normal-non-acceleration", "pods-bridge"),
+    ("normal-non-acceleration", "pods-macvlan"),
+    ("resources-configuration", "inter-node"),
+)
+ENGINES = (
+    ("user-space-acceleration", "pods-memif"),
+    ("user-space-acceleration", "pods-vhost-user"),
+    ("resources-configuration", "cpu-isolation"),
+    ("resources-configuration", "pod-hugepages"),
+    ("resources-configuration", "pod-privileges"),
+)
+GOAL_S = 300  # from `run` to the report of a chain over memif, with its NDR
+
+
+@pytest.fixture(scope="module")
+def router(cluster: OwnCluster) -> None:
+    from headrace.ground import catalogue
+
+    cluster.load(catalogue.find("router").image)
+
+
+def measured(cluster: OwnCluster, file: str, group: str, bundle: Path) -> float:
+    """The seconds from `run` to the report."""
+    began = time.monotonic()
+    study = STUDIES / f"{file}.yaml"
+    command = ("run", study, "--group", group, "--quick", "--out", bundle)
+    done = cluster.headrace(*command, timeout_s=550)
+    assert done.returncode == 0, done.stderr
+    assert (bundle / "report.html").is_file()
+    assert cluster.left() == {}
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize(("file", "group"), APPLICATIONS)
+def test_pods_of_appliances(cluster: OwnCluster, tmp_path: Path, file: str, group: str) -> None:
+    measured(cluster, file, group, tmp_path / "bundle")
+    [result] = Bundle(tmp_path / "bundle").results()
+    assert result.application is not None
+    assert result.application.requests > 100
+    assert result.application.errors == 0
+
+
+@pytest.mark.parametrize(("file", "group"), ENGINES)
+def test_pods_of_engines(cluster: OwnCluster, tmp_path: Path, file: str, group: str) -> None:
+    """Each trial of the search has its audit, and no packet is unaccounted for in any."""
+    seconds = measured(cluster, file, group, tmp_path / "bundle")
+    bundle = Bundle(tmp_path / "bundle")
+    results = bundle.results()
+    assert results and all(one.goal == "ndr" for one in results)
+    for trial in bundle.trials():
+        checks = {finding.check: finding.ok for finding in trial.audit.findings}
+        assert trial.phase == "warm-up" or checks["conservation"], trial.audit
+    figures = [(one.throughput_pps, one.audit.verdict) for one in results]
+    print(f"{group}: {seconds:.0f} s, {figures}")
+    if group == "pods-memif":
+        assert seconds < GOAL_S
+
+
+def test_a_campaign_of_pods_that_was_killed(cluster: OwnCluster, tmp_path: Path) -> None:
+    """Points that are measured on the cluster, one at a time; what the killed one left there goes
+    when it is gone on with, and its first point is not measured again."""
+    study = yaml.safe_load((STUDIES / "normal-non-acceleration.yaml").read_text())
+    study["groups"] = {
+        name: group for name, group in study["groups"].items() if name.startswith("pods-")
+    }
+    for group in study["groups"].values():
+        del group["quick"]
+        group["spec"]["measure"]["trial"] = "2 s"
+    study["repetitions"] = 1
+    spec, folder, log = tmp_path / "pods.yaml", tmp_path / "campaign", tmp_path / "log"
+    spec.write_text(yaml.safe_dump(study))
+    first = folder / "pods-bridge-1-1" / "status.json"
+    process = cluster.begin("campaign", spec, "--out", folder, log=log)
+    try:
+        deadline = time.monotonic() + 200
+        while not cluster.left().get("cluster") or not complete(first):
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.1)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    written = first.stat().st_mtime_ns
+    done = cluster.headrace("campaign", spec, "--out", folder, "--json")
+    assert done.returncode == 0, done.stderr
+    assert "1 run of before" in done.stderr
+    assert first.stat().st_mtime_ns == written
+    points = {one["key"]: one for one in json.loads(done.stdout)["points"]}
+    assert {key for key, one in points.items() if one["median"]} == {
+        "pods-bridge-1", "pods-macvlan-1",
+    }  # fmt: skip
+    assert cluster.left() == {}
+
+
+def complete(status: Path) -> bool:
+    return status.is_file() and json.loads(status.read_text())["state"] == "complete"
