@@ -45,6 +45,7 @@ def refusal(folder: Path, engine: Path, text: str) -> str:
         (spec("{kind: process, vf: vfio}", "veb"), "hosting.vf: belongs to `network: sriov`"),
         (spec(network="veb", more="pf: eth0"), "pf: belongs to `network: sriov`"),
         (spec(more="pf: 'two words'"), "deployment.pf"),
+        (spec(more="pf: [eth0, eth1, eth0]"), "pf: eth0, eth1, eth0; allowed: each NIC once"),
         (spec("{kind: process, vf: tap}"), "deployment.hosting.vf"),
         (spec("{kind: container, vf: vfio}"), "allowed with `kind: container`: af_packet"),
         (spec("{kind: vm, vm: {driver: virtio}}"), "allowed with `network: sriov`: auto"),

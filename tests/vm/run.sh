@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # A test in a QEMU guest with two NUMA nodes, each with two CPUs and an emulated Intel 82576, whose
-# wires are joined: tests/vm/run.sh sriov|sriov_machines|placement. The guest's root is this
-# machine's own, read-only; nothing of it is changed. Needs root. Exit status 0 when all that the
-# test says holds.
+# wires are joined: tests/vm/run.sh sriov|sriov_machines|sriov_ports|placement; for sriov_ports there are
+# twelve of them, on one switch. The guest's root is this machine's own, read-only; nothing of it is
+# changed. Needs root. Exit status 0 when all that the test says holds.
 #
 #   HEADRACE_ENGINE          an engine to test; must not use instructions that QEMU lacks
 #   HEADRACE_VM              where kernel, QEMU and engine are kept (~/.cache/headrace/vm)
@@ -22,8 +22,8 @@ console=$cache/$name-console.log
 boot_seconds=${HEADRACE_VM_BOOT:-180} attempts=2
 
 case ${1:-} in
-sriov | sriov_machines | placement) ;;
-*) die "'${1:-}': not a test; allowed: sriov, sriov_machines, placement" ;;
+sriov | sriov_machines | sriov_ports | placement) ;;
+*) die "'${1:-}': not a test; allowed: sriov, sriov_machines, sriov_ports, placement" ;;
 esac
 [ "$(id -u)" = 0 ] || die "needs root: the guest reads this machine's files as root"
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || die "HEADRACE_VM_SECONDS '$seconds': allowed: seconds"
@@ -60,10 +60,31 @@ trap 'exit 1' INT TERM
 
 initramfs
 
+two_nics() {
+	echo "-device pcie-root-port,id=rp0,bus=pxb0,chassis=1,slot=1"
+	echo "-device pcie-root-port,id=rp1,bus=pxb1,chassis=2,slot=2"
+	wired w0 "$1-0" "$1-1"
+	wired w1 "$1-1" "$1-0"
+	echo "-device igb,id=igb0,bus=rp0,netdev=w0,mac=52:54:00:00:00:10"
+	echo "-device igb,id=igb1,bus=rp1,netdev=w1,mac=52:54:00:00:00:20"
+}
+
+# Their functions talk to each other by QEMU's hub.
+twelve_nics() {
+	local one
+	for one in {0..11}; do
+		echo "-device pcie-root-port,id=rp$one,bus=pxb$((one / 6)),addr=$((one % 6 + 1)),chassis=$((one + 1)),slot=$((one + 1))"
+		echo "-netdev hubport,id=w$one,hubid=0"
+		echo "-device igb,id=igb$one,bus=rp$one,netdev=w$one,mac=52:54:00:00:01:$((one + 10))"
+	done
+}
+
 # 1280 MB a node: virtual functions' BARs do not fit below 4 GB beside more than 2.5 GB.
 boot() {
-	local wire=$work/wire
+	local nics
+	nics=$([ "$1" = sriov_ports ] && twelve_nics || two_nics "$work/wire")
 	share_with_guest "$share" "$1"
+	# shellcheck disable=SC2086
 	emulate "$share" "$console" "$work/qemu.log" \
 		-m 2560M -smp 4,sockets=2,cores=2,threads=1 \
 		-object memory-backend-ram,id=m0,size=1280M -object memory-backend-ram,id=m1,size=1280M \
@@ -71,11 +92,7 @@ boot() {
 		-numa dist,src=0,dst=1,val=21 \
 		-device pxb-pcie,id=pxb0,bus=pcie.0,bus_nr=0x40,numa_node=0 \
 		-device pxb-pcie,id=pxb1,bus=pcie.0,bus_nr=0x80,numa_node=1 \
-		-device pcie-root-port,id=rp0,bus=pxb0,chassis=1,slot=1 \
-		-device pcie-root-port,id=rp1,bus=pxb1,chassis=2,slot=2 \
-		$(wired w0 "$wire-0" "$wire-1") $(wired w1 "$wire-1" "$wire-0") \
-		-device igb,id=igb0,bus=rp0,netdev=w0,mac=52:54:00:00:00:10 \
-		-device igb,id=igb1,bus=rp1,netdev=w1,mac=52:54:00:00:00:20
+		$nics
 }
 
 over() {

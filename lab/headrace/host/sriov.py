@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,6 +83,30 @@ def choose_nic(
         f"deployment.network: got 'sriov'; a chain needs {needed} virtual functions; allowed: as "
         f"many as a NIC here has ({most})"
     )
+
+
+def choose_nics(
+    wanted: Sequence[str],
+    needed: int,
+    root: Path = Path("/"),
+    instead: str = "bridge, ovs, macvlan",
+) -> list[Pf]:
+    """The NIC of each of so many functions: several that are named have as many as they can, one
+    after the other. Without names it is the first NIC that has enough."""
+    if len(wanted) < 2:
+        return [choose_nic(next(iter(wanted), None), needed, root, instead)] * needed
+    each = [
+        pf
+        for name in wanted
+        for pf in [choose_nic(name, 1, root, instead)]
+        for _ in range(pf.enabled or pf.total)
+    ]
+    if len(each) < needed:
+        raise BadInput(
+            f"deployment.pf: got {', '.join(wanted)}; a chain needs {needed} virtual functions; "
+            f"allowed: as many as they have ({len(each)})"
+        )
+    return each[:needed]
 
 
 class Functions:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import BadInput
-from headrace.host.sriov import choose_nic, no_vfio, physical_functions, rebind
+from headrace.host.sriov import choose_nic, choose_nics, no_vfio, physical_functions, rebind
 
 NICS = {"0000:01:00.0": ("eth0", 0, 0), "0000:41:00.0": ("eth1", 7, 0)}
 MORE = {"0000:81:00.0": ("eth2", 63, 8), "0000:82:00.0": (None, 63, 0)}
@@ -65,6 +65,17 @@ def test_what_is_refused(root: Path, wanted: str | None, needed: int, words: str
     with pytest.raises(BadInput) as raised:
         choose_nic(wanted, needed, root)
     assert words in str(raised.value)
+
+
+def test_functions_of_several_nics(root: Path) -> None:
+    """As they are named, each as many as it can have; one that has enough has all of them."""
+    each = [pf.name for pf in choose_nics(("eth2", "eth1"), 10, root)]
+    assert each == ["eth2"] * 8 + ["eth1"] * 2
+    assert {pf.name for pf in choose_nics((), 8, root)} == {"eth2"}
+    with pytest.raises(BadInput, match=r"got eth1, eth2; a chain needs 16 .* they have \(15\)"):
+        choose_nics(("eth1", "eth2"), 16, root)
+    with pytest.raises(BadInput, match="got 'eth9'"):
+        choose_nics(("eth1", "eth9"), 2, root)
 
 
 def test_a_machine_without_any(tmp_path: Path) -> None:

@@ -436,8 +436,14 @@ class Deployment(Spec):
     hosting: _OneHosting = Hosting()  # where functions run, or what third-party appliances
     network: Literal["veb", "vepa", "bridge", "ovs-dpdk", "sriov"] = "veb"  # the switch of
     # functions that are hosted apart
-    pf: Annotated[str, Field(pattern=INTERFACE_PATTERN)] | None = None  # with `sriov`: the NIC
-    # whose virtual functions are used
+    pf: (
+        Annotated[
+            tuple[Annotated[str, Field(pattern=INTERFACE_PATTERN)], ...],
+            BeforeValidator(listed),
+            Field(min_length=1, max_length=100),
+        ]
+        | None
+    ) = None  # with `sriov`: the NIC whose virtual functions are used; or several
 
     def _check_offload(self, kind: str) -> None:
         """Behind other networks and in machines no link is there to tell the host by."""
@@ -514,6 +520,8 @@ class Deployment(Spec):
                 f"wire_on_full: wait, with hosting {self.hosting.kind}, whose NIC drops; allowed "
                 "there: drop"
             )
+        if self.pf is not None and len(set(self.pf)) < len(self.pf):
+            raise ValueError(f"pf: {', '.join(self.pf)}; allowed: each NIC once")
         for key, given in (("pf", self.pf), ("hosting.vf", self.hosting.vf)):
             if given is not None and self.network != "sriov":
                 raise ValueError(f"{key}: belongs to `network: sriov`; got network {self.network}")

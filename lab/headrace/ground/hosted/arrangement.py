@@ -99,14 +99,15 @@ def _check(
     wires: int,
     doc: Document,
 ) -> None:
-    count, most = hosting.chains * len(groups), VFS_MAX // wires
+    ports = len(experiment.study.deployment.pf or ("the first",))
+    count, most = hosting.chains * len(groups), VFS_MAX * ports // wires
     if hosting.kind == "vm":
         most = VMS_MAX // wires
     if count > most:
         raise doc.error(
             (*_AT, "chains"),
             f"{hosting.chains} chains of {len(groups)} VNFs are {count}; allowed: {most} VNFs, "
-            "the virtual functions of a port"
+            f"the virtual functions of {'a port' if ports == 1 else f'{ports} ports'}"
             + ("" if wires == 1 else ", two for each VNF with traffic both ways"),
         )
     if experiment.study.deployment.network == "sriov" and (refusal := refused(experiment)):

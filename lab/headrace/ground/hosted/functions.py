@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections import Counter
 from functools import partial
 
 from headrace.engine.counts import EngineCounts
@@ -36,10 +37,12 @@ class NicFunctions:
             raise
 
     def _make(self) -> None:
-        functions = Functions(self.nic.pf, len(self.nic.functions), self._ledger)
+        wanted = Counter(one.pf for one in self.nic.functions)
+        functions_of = {pf: Functions(pf, needed, self._ledger) for pf, needed in wanted.items()}
         for owner in dict.fromkeys(one.owner for one in self._moved):
             make_namespace(self.namespace_of(owner), self._ledger)
         for one in self.nic.functions:
+            functions = functions_of[one.pf]
             if self.nic.way(one.owner) == "vfio":
                 self.words[one.pci] = functions.bind(one.mac)
                 continue
@@ -69,7 +72,7 @@ class NicFunctions:
             while not within(namespace, partial(_carrier, one.name)):
                 if time.monotonic() > deadline:
                     raise HeadraceError(
-                        f"{self.nic.pf.name}: the link of the virtual function of "
+                        f"{one.pf.name}: the link of the virtual function of "
                         f"{one.owner or TESTER} is not up after {_CARRIER_S:g} s"
                     )
                 time.sleep(0.2)

@@ -29,7 +29,7 @@ class Face:
 
     @property
     def mac(self) -> str:
-        return f"02:68:72:00:00:{self.vf:02x}"
+        return f"02:68:72:00:{self.vf >> 8:02x}:{self.vf & 255:02x}"
 
 
 @dataclass(frozen=True)

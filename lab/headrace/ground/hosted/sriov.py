@@ -16,7 +16,7 @@ from headrace.engine.plan_document import Plan, PlanEngine, PlanLink, passing
 from headrace.ground.hosted.cpus import Cpu, describe_cpu
 from headrace.ground.hosted.host import ends, leaves_by, sending
 from headrace.ground.hosted.parts import Vnf, tester
-from headrace.host.sriov import Pf, choose_nic, physical_functions
+from headrace.host.sriov import Pf, choose_nics, physical_functions
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
 
@@ -39,6 +39,7 @@ class Function:
     owner: str
     name: str  # of its interface, and of the engine's link
     mac: str
+    pf: Pf
 
     @property
     def pci(self) -> str:
@@ -48,11 +49,15 @@ class Function:
 
 @dataclass(frozen=True)
 class OnNic:
-    pf: Pf
     vf: str  # how engines reach their functions: af_packet, af_xdp, vfio
-    functions: tuple[Function, ...]  # in the NIC's order: the tester's first
+    functions: tuple[Function, ...]  # in the NICs' order: the tester's first
     times: bool
     machines: bool = False  # VNFs are, and are given functions by vfio in any case
+
+    @property
+    def pf(self) -> Pf:
+        """The tester's."""
+        return self.functions[0].pf
 
     def of(self, owner: str) -> list[Function]:
         return [one for one in self.functions if one.owner == owner]
@@ -82,14 +87,16 @@ def on_nic(experiment: Experiment, chains: list[list[Vnf]]) -> OnNic:
     """BadInput where no NIC here has enough functions."""
     deployment, ways = experiment.study.deployment, paths(experiment)
     vnfs = [one for chain in chains for one in chain]
-    pf = choose_nic(deployment.pf, needed(len(ways), len(vnfs)), instead=_INSTEAD)
+    pfs = iter(choose_nics(deployment.pf or (), needed(len(ways), len(vnfs)), instead=_INSTEAD))
     # By a wire comes what leaves it at the other end: the tester has an address for each.
     own = {leaves_by(way, ways): tester(way.direction) for way in ways}
-    testers = [Function("", _wire(i), own[i]) for i in range(len(ways))]
-    others = [Function(one.name, face.name, face.mac) for one in vnfs for face in one.faces]
+    testers = [Function("", _wire(i), own[i], next(pfs)) for i in range(len(ways))]
+    others = [
+        Function(one.name, face.name, face.mac, next(pfs)) for one in vnfs for face in one.faces
+    ]
     hosting = experiment.hosting
     machines = hosting.kind == "vm"
-    return OnNic(pf, hosting.vf or "af_packet", (*testers, *others), hosting.times, machines)
+    return OnNic(hosting.vf or "af_packet", (*testers, *others), hosting.times, machines)
 
 
 def nic_at(experiment: Experiment, wires: int, vnfs: int, switch: int) -> Cpu:
@@ -98,7 +105,7 @@ def nic_at(experiment: Experiment, wires: int, vnfs: int, switch: int) -> Cpu:
     deployment, cpu = experiment.study.deployment, describe_cpu(switch)
     if deployment.network != "sriov":
         return cpu
-    node = choose_nic(deployment.pf, needed(wires, vnfs), instead=_INSTEAD).node
+    node = choose_nics(deployment.pf or (), needed(wires, vnfs), instead=_INSTEAD)[0].node
     return cpu if node is None else replace(cpu, node=node)
 
 

@@ -14,11 +14,11 @@ from headrace.ground.hosted.sriov import Function, OnNic, no_functions, ports
 from headrace.host.sriov import Pf
 
 PF = Pf("ens1", "0000:41:00.0", total=7, enabled=0, node=0)
-OWN = Function("vnf1.1", "vf", "02:00:00:00:01:01")
+OWN = Function("vnf1.1", "vf", "02:00:00:00:01:01", PF)
 
 
 def devargs(vf: str) -> str:
-    nic = OnNic(PF, vf, (OWN,), times=True)
+    nic = OnNic(vf, (OWN,), times=True)
     return str(ports([OWN], nic)["vf"].params["devargs"])
 
 
