@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -63,7 +64,7 @@ class VppConsole:
 
     def forwards(self) -> bool:
         """Its ports' links come up some time after it was told of them."""
-        if not self.socket.is_socket():
+        if not self._told and not _listens(self.socket):
             return False
         if not self._told:
             self._tell()
@@ -130,6 +131,16 @@ class VppConsole:
             text = printable((done.stderr.strip() or "no answer").splitlines()[-1])
             raise HeadraceError(f"vpp: `{command}`: {text}")
         return done.stdout.replace("\r", "")
+
+
+def _listens(path: Path) -> bool:
+    """Its socket is there some time before anybody is taken at it."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as end:
+        try:
+            end.connect(str(path))
+        except OSError:
+            return False
+    return True
 
 
 def _check_fine(line: str, answer: str) -> None:

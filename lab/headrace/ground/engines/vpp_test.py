@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -277,6 +278,16 @@ def test_counters(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (again["cycles"], again["idle-cycles"]) == (2 * 21000, 2 * 50000)
     assert again["memif-input/calls"] == 200
     assert (again["forward/acl/denied"], again["ip4-input/ip4 ttl <= 1"]) == (30, 2)
+
+
+def test_a_socket_that_nobody_listens_at_is_not_asked_yet(tmp_path: Path) -> None:
+    """A slow start ended with `connect: Connection refused`."""
+    path = tmp_path / "cli.sock"
+    console = VppConsole(Path("/nowhere/vppctl"), path, tmp_path / "lines", (), (), {}, {})
+    assert not console.forwards()
+    with socket.socket(socket.AF_UNIX) as end:
+        end.bind(str(path))
+        assert not console.forwards()
 
 
 def test_a_point_without_a_vpp_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
