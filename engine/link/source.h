@@ -53,7 +53,7 @@ struct source {
 	struct replay *replay;
 	/* What is wanted; written by the control thread before `version`, read after it. */
 	struct send_run run;
-	bool stopped;
+	_Atomic bool stopped;
 	_Atomic uint64_t version;
 	uint16_t n_queues;
 	struct source_queue *queues;
