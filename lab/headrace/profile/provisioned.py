@@ -23,7 +23,8 @@ LOADS = ((1.0, 0.1), (0.3, 0.8), (0.0, 0.1))
 _MORE = 3  # servers beyond those that are proven to be needed
 CAUTIONS: tuple[str, ...] = (
     "Prices and watts are the descriptions' own, with the source that each names; no watt was "
-    "measured. Lcores that poll are as busy without packets as with them.",
+    "measured. Lcores that poll are as busy without packets as with them; hosted VNFs sleep when "
+    "they have none, unless `wait` is poll.",
 )
 
 

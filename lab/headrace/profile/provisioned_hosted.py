@@ -102,13 +102,16 @@ class HostedProvisioning:
     def needed(
         self, server: DescribedServer, home: DescribedServer, factor: float
     ) -> list[ServersNeeded]:
-        """One row for each cut and oversubscription."""
+        """One row for each cut and oversubscription, without those of the layout of a lower one."""
         ground = SimulatedGround(server, home, "events")
-        return [
-            self._row(ground, _Option(one, ratio), factor)
-            for one in self.experiments
-            for ratio in self.ratios
-        ]
+        rows: dict[tuple[object, ...], ServersNeeded] = {}
+        for one in self.experiments:
+            for ratio in self.ratios:
+                row = self._row(ground, _Option(one, ratio), factor)
+                vnfs = None if row.hosted is None else row.hosted.chains
+                same = one.execution.name, row.servers, vnfs, row.cores, row.lcores, row.why_not
+                rows.setdefault(same, row)
+        return list(rows.values())
 
     def _row(self, ground: SimulatedGround, option: _Option, factor: float) -> ServersNeeded:
         rate = factor * self._rate(option.experiment)

@@ -69,6 +69,8 @@ def test_oversubscribed_cores_are_fewer_and_packets_wait() -> None:
     assert apart.hosted and threads.hosted and turns.hosted
     assert apart.hosted.chains == threads.hosted.chains == 5
     assert (apart.cores, threads.cores) == (2 + 5, 2 + 3)
+    one_vnf = by_way(given.needed(server, home, 0.5))
+    assert ("pvp", 1) in one_vnf and ("pvp", 2) not in one_vnf  # it is on a core of its own in both
     assert turns.hosted.chains > 5  # a VNF that waits for its turn carries less without loss
     assert (turns.latency_us or 0) > 10 * (apart.latency_us or 0) > 0
     fewer = replace(given, most=1, ratios=(1,)).needed(server, home, 30.0)

@@ -64,15 +64,16 @@ def _power(provision: Provision) -> tuple[Section, ...]:
         Column("of what is asked", "number"),
         Column("VNFs on each", "text", optional=True),
         Column("W, nothing runs", "number"),
-        Column("W, 0 to 100 % of the load", "text"),
-        Column("T, Gbit/s", "number"),
-        Column("P, W", "number"),
+        Column("W, no load", "number"),
+        Column("W, all of the load", "text"),
+        Column("T (weighted), Gbit/s", "number"),
+        Column("P (weighted), W", "number"),
         Column("EER, Gbit/s per W", "text"),
     )
     lines = tuple(
         Row((
             row.server, row.factor, None if row.hosted is None else _vnfs(row.hosted),
-            power.base_watts,
+            power.base_watts, power.loads[-1].watts,
             f"{power.loads[0].watts:.0f} ({power.loads[0].least:.0f} to {power.loads[0].most:.0f})",
             power.weighted_gbps, power.weighted_watts,
             f"{power.gbps_per_watt:.3g} ({power.eer_least:.3g} to {power.eer_most:.3g})",
@@ -83,7 +84,7 @@ def _power(provision: Provision) -> tuple[Section, ...]:
     note = (
         "Predicted, not measured: by the descriptions' idle and busy watts, and their spread. T, P "
         "and EER as draft-ietf-bmwg-powerbench-02 defines them, with weights of 0.1, 0.8 and 0.1 "
-        "for 100, 30 and 0 % of the load, frames with FCS; intervals of stabilising and measuring "
+        "for 100, 30 and 0 % of the load, layer 2 with FCS; intervals of stabilising and measuring "
         "are none. " + " ".join(f"{text}." for text in sources)
     )
     return (Section("Power, predicted", note, (Table(columns, lines),)),)
@@ -102,9 +103,14 @@ def _sentence(provision: Provision) -> str:
     return (
         f"The {pps(best.rate_pps)} that are asked need {plural(best.servers or 0, 'server')} "
         f"{best.server},{hosting} for {best.usd:.0f} USD and {plural(best.cores or 0, 'core')}, "
-        f"the least of {plural(types, 'type')}; "
-        + ("one server less is refuted." if best.fewest else "fewer are not refuted.")
+        f"the least of {plural(types, 'type')}; " + _fewer(best)
     )
+
+
+def _fewer(row: ServersNeeded) -> str:
+    if row.servers == 1:
+        return "none needs less."
+    return "one server less is refuted." if row.fewest else "fewer are not refuted."
 
 
 def _unmet(provision: Provision) -> tuple[str, ...]:
@@ -139,14 +145,14 @@ def _table(provision: Provision) -> Table:
 def _cells(row: ServersNeeded) -> tuple[Cell, ...]:
     if row.servers is None:
         return (row.server, row.factor, row.rate_pps, None, None, "does not fit", *[None] * 9)
-    most = "more servers" if row.lcores_most is None else str(row.lcores_most)
+    most = "more than there are" if row.lcores_most is None else str(row.lcores_most)
     return (
         row.server,
         row.factor,
         row.rate_pps,
         None if row.hosted is None else _vnfs(row.hosted),
         row.servers,
-        "refuted" if row.fewest else "not refuted",
+        None if row.servers == 1 else "refuted" if row.fewest else "not refuted",
         row.lcores,
         row.lcores_proven,
         f"{row.lcores_least} to {most}",
