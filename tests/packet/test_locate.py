@@ -57,7 +57,8 @@ class Known:
         own = {place for one in self.classes if "l2" in one.places for place in one.places}
         nearer = [taken for place, taken in self.cycles.items() if place in own]
         farther = [taken for place, taken in self.cycles.items() if place not in own]
-        if not nearer or not farther:
+        # Where a hypervisor had both CPUs on one core for a while, another's lines seem to be own.
+        if not nearer or not farther or "other-modified" in own:
             pytest.skip(f"nothing can be told from the core's own caches here: {self.cycles}")
         return (max(nearer) + min(farther)) / 2
 
