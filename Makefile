@@ -25,7 +25,7 @@ help:
 	@echo 'make test-vm-sriov-machines  the same, to VNFs in virtual machines within it (10 minutes)'
 	@echo 'make test-vm-sriov-ports    40 VNFs on the functions of twelve ports (has not run yet)'
 	@echo 'make test-vm-placement placements checked in a QEMU guest with two NUMA nodes (root)'
-	@echo 'make test-vm-lab       three emulated servers, chains over their NICs by SSH (root; not passed as a whole yet)'
+	@echo 'make test-vm-lab       three emulated servers, chains over their NICs by SSH (root; 9 minutes)'
 	@echo 'make test-vm       VNFs in virtual machines, emulated (QEMU)'
 	@echo 'make lint          ruff, mypy, C style, codespell'
 	@echo 'make format        C and Python as the style has it'
