@@ -131,10 +131,11 @@ class _Answers:
             self.without = {
                 n: _value(trusted(claim.query, {*repetitions} - {n})) for n in repetitions
             }
-            disturbed = despite(unconcerned | DISTURBANCES)
-            self.disturbed = _value(disturbed(claim.query))
-            each = {n: _value(disturbed(claim.query, {n})) for n in repetitions}
-            self.alone = {n: value for n, value in each.items() if value is not None}
+            if len(repetitions) >= SIGNS:
+                disturbed = despite(unconcerned | DISTURBANCES)
+                self.disturbed = _value(disturbed(claim.query))
+                each = {n: _value(disturbed(claim.query, {n})) for n in repetitions}
+                self.alone = {n: value for n, value in each.items() if value is not None}
         except QueryError as error:
             self.all = self.trusted = None
             self.problem = f"The query {error}."

@@ -51,7 +51,7 @@ def rows_of(bundle: Path | None, *, despite: Collection[str] | None = None) -> I
         for name, model in MODELS.items():
             _load(db, name, model, bundle)
             if despite is not None:
-                db.execute(f"DELETE FROM {name} WHERE NOT ({_trusted(despite)})")
+                db.execute(f"DELETE FROM {name} WHERE ({_trusted(despite)}) IS NOT TRUE")
         _load_calibration(db, bundle)
         for setting in _LAST:
             db.execute(f"SET {setting}")
