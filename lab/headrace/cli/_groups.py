@@ -171,10 +171,9 @@ def described_machine(server: DescribedServer) -> Machine:
     def no_functions(_: dict[str, Any]) -> str | None:
         return None if server.ports else f"{server.name} has no ports"
 
-    cores = server.sockets * server.cores_per_socket
     return Machine(
-        len(server.cpus), server.sockets, none, lambda: None, cores, none, no_functions, none(),
-        no_cluster=none, no_vpp=lambda _: none(),
+        len(server.cpus), server.sockets, none, lambda: None, server.cores, none, no_functions,
+        none(), no_cluster=none, no_vpp=lambda _: none(),
     )  # fmt: skip
 
 

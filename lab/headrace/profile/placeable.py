@@ -135,7 +135,7 @@ class Placeable:
     def cpu(self, area: int, lcore: int, threads: int) -> int:
         """CPUs as Linux numbers them on the area's server."""
         core, thread = divmod(lcore, threads)
-        cores = self.server.sockets * self.server.cores_per_socket
+        cores = self.server.cores
         return self._cores(area % self._areas)[core] + thread * cores
 
     def _modes(self) -> tuple[ThreadMode, ...]:
@@ -150,7 +150,7 @@ class Placeable:
         if self.wish.aim == "money" and self.server.price_usd is not None:
             fixed = round(self.server.price_usd.value)
         if self.wish.aim == "watts" and (power := self.server.power) is not None:
-            cores = self.server.sockets * self.server.cores_per_socket
+            cores = self.server.cores
             fixed = round(_WATT * power.idle_watts.value)
             each = round(_WATT * (power.busy_watts.value - power.idle_watts.value) / cores)
         name = self.server.name if self.wish.servers == 1 else f"{self.server.name}-{index + 1}"

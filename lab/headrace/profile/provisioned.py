@@ -49,11 +49,7 @@ class Provisioning:
             answer = self._answer(there)
             if answer is not None:
                 return self._row(there, answer, rate, fewest=servers == least + 1)
-        return ServersNeeded(
-            server=server.name, factor=factor, rate_pps=rate, servers=None, fewest=False,
-            lcores=None, lcores_proven=None, lcores_least=None, lcores_most=None, cores=None,
-            latency_us=None, usd=None, watts=None, why_not=self._why_not(one, least),
-        )  # fmt: skip
+        return unmet(server, factor, rate, self._why_not(one, least))
 
     def _why_not(self, one: Placeable, refuted: int) -> str:
         reason = why_unmet(one.problem())
@@ -100,9 +96,8 @@ class Provisioning:
         low, high = ends[-1.0], ends[1.0]
         threads = answer.problem.modes[answer.placement.mode].threads
         cores = len({(area, lcore // threads) for area, lcore in loads.lcores})
-        every = server.sockets * server.cores_per_socket
         gbps = sum(there.demand(e).rate * e.frame.mean_bytes * 8 / 1e9 for e in self.experiments)
-        power = predicted_power(server, wish.servers, [cores / every] * len(LOADS), gbps)
+        power = predicted_power(server, wish.servers, [cores / server.cores] * len(LOADS), gbps)
         return ServersNeeded(
             server=server.name,
             factor=wish.factor,
@@ -119,6 +114,15 @@ class Provisioning:
             watts=None if power is None else power.loads[0].watts,
             power=power,
         )
+
+
+def unmet(server: DescribedServer, factor: float, rate: float, why_not: str) -> ServersNeeded:
+    """The row of what no number of these servers was found to carry."""
+    return ServersNeeded(
+        server=server.name, factor=factor, rate_pps=rate, servers=None, fewest=False,
+        lcores=None, lcores_proven=None, lcores_least=None, lcores_most=None, cores=None,
+        latency_us=None, usd=None, watts=None, why_not=why_not,
+    )  # fmt: skip
 
 
 def predicted_power(

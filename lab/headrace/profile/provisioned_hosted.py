@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from headrace.errors import BadInput
+from headrace.ground.hosted.arrangement import vnf_groups
 from headrace.ground.simulated.ground import SimulatedGround, SimulatedPoint
 from headrace.ground.simulated.priced_layout import PricedLayout
 from headrace.ground.simulated.queueing import delays_ns
 from headrace.ground.simulated.refuse import check_covered
-from headrace.profile.provisioned import LOADS, predicted_power
+from headrace.profile.provisioned import LOADS, predicted_power, unmet
 from headrace.spec.described import DescribedServer
 from headrace.spec.document import Document
 from headrace.spec.hosting import VFS_MAX
@@ -43,10 +44,7 @@ class _Option:
     @property
     def vnfs(self) -> int:
         """How many one chain has."""
-        names, execution = self.experiment.nodes, self.experiment.execution
-        if execution.segments is not None:
-            return len(execution.segments)
-        return len(names) if execution.model == "pipeline" else 1
+        return len(vnf_groups(self.experiment))
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ class HostedProvisioning:
             )
         [one, *_] = self.experiments
         hosting, at = one.hosting, ("deployment", "hosting")
-        if not one.study.demands:
+        if one.chain not in one.study.demands:
             raise self.doc.error((), "no `demands`; allowed: chain: {rate: ...}")
         for key, given in (
             ("chains", hosting.chains != 1),
@@ -118,20 +116,15 @@ class HostedProvisioning:
         every = range(1, self._chains_most(ground.server, option) + 1)
         best = max((self._pps(ground, option, n) for n in every), default=0.0)
         servers = math.ceil(rate / (best * self.full)) if best else self.most + 1
-        empty = ServersNeeded(
-            server=ground.server.name, factor=factor, rate_pps=rate, servers=None, fewest=False,
-            lcores=None, lcores_proven=None, lcores_least=None, lcores_most=None, cores=None,
-            latency_us=None, usd=None, watts=None,
-        )  # fmt: skip
         if servers > self.most:
             why = f"{_named(option)}: one server carries {best * self.full / 1e6:.3g} Mpps of it"
-            return empty.model_copy(update={"why_not": f"{why}; --most {self.most}"})
+            return unmet(ground.server, factor, rate, f"{why}; --most {self.most}")
         each = rate / servers
         enough = {corner: self._fewest(ground, option, each, corner) for corner in (-1.0, 0.0, 1.0)}
         quick = self._quick(ground, option, each, enough[0.0])
         if quick is None:
             why = f"{_named(option)}: no number of chains has the delay that is asked"
-            return empty.model_copy(update={"why_not": why})
+            return unmet(ground.server, factor, rate, why)
         chains, latency_us = quick
         filled = self._fill(ground, option, chains, 0.0)
         server = ground.server
@@ -143,27 +136,29 @@ class HostedProvisioning:
         gbps = rate * option.experiment.frame.mean_bytes * 8 / 1e9
         busy = [servers * _busy(filled, server, load * each) for load, _ in LOADS]
         power = predicted_power(server, servers, busy, gbps)
-        return empty.model_copy(
-            update={
-                "servers": servers,
-                "fewest": servers == 1,
-                "lcores": lcores[0.0],
-                "lcores_least": lcores[-1.0],
-                "lcores_most": lcores[1.0],
-                "cores": servers * len(_cores(filled, server)),
-                "latency_us": latency_us,
-                "usd": None if server.price_usd is None else servers * server.price_usd.value,
-                "watts": None if power is None else power.loads[0].watts,
-                "power": power,
-                "hosted": HostedVnfs(
-                    kind=option.experiment.hosting.kind,
-                    execution=option.experiment.execution.name,
-                    vnfs=option.vnfs,
-                    chains=chains,
-                    oversubscription=option.ratio,
-                    limit=filled.layout.capacity()[1],
-                ),
-            }
+        return ServersNeeded(
+            server=server.name,
+            factor=factor,
+            rate_pps=rate,
+            servers=servers,
+            fewest=servers == 1,
+            lcores=lcores[0.0],
+            lcores_proven=None,
+            lcores_least=lcores[-1.0],
+            lcores_most=lcores[1.0],
+            cores=servers * len(_cores(filled, server)),
+            latency_us=latency_us,
+            usd=None if server.price_usd is None else servers * server.price_usd.value,
+            watts=None if power is None else power.loads[0].watts,
+            power=power,
+            hosted=HostedVnfs(
+                kind=option.experiment.hosting.kind,
+                execution=option.experiment.execution.name,
+                vnfs=option.vnfs,
+                chains=chains,
+                oversubscription=option.ratio,
+                limit=filled.layout.capacity()[1],
+            ),
         )
 
     def _rate(self, one: Experiment) -> float:
@@ -229,7 +224,7 @@ class HostedProvisioning:
     def _with(self, server: DescribedServer, option: _Option, chains: int) -> Experiment:
         study = option.experiment.study
         cores = self._free_cores(server, option)[: math.ceil(chains * option.vnfs / option.ratio)]
-        threads = tuple(cpu for core in cores for cpu in _threads(server, core))
+        threads = tuple(cpu for core in cores for cpu in server.threads_of(core))
         hosting = study.deployment.hosting.model_copy(
             update={"chains": chains, "oversubscription": option.ratio}
         )
@@ -248,7 +243,7 @@ class HostedProvisioning:
             raise BadInput(f"server {server.name} has no lcore {unknown[0]}, of the traffic")
         taken = {server.core_of(cpu) for cpu in traffic}
         near = server.socket_of(traffic[0])
-        cores = [c for c in range(server.sockets * server.cores_per_socket) if c not in taken]
+        cores = [c for c in range(server.cores) if c not in taken]
         if server.remote_cycles is None:
             cores = [core for core in cores if server.socket_of(core) == near]
         return sorted(cores, key=lambda core: server.socket_of(core) != near)
@@ -282,10 +277,6 @@ def _named(option: _Option) -> str:
     return f"{option.experiment.execution.name} at {option.ratio}:1"
 
 
-def _threads(server: DescribedServer, core: int) -> list[int]:
-    return [cpu for cpu in server.cpus if server.core_of(cpu) == core]
-
-
 def _lossless(layout: PricedLayout) -> float:
     """The most packets/s of which no more than _LOST are lost."""
     least, most = 0.0, layout.source_pps()
@@ -302,7 +293,7 @@ def _lossless(layout: PricedLayout) -> float:
 
 def _busy(filled: _Filled, server: DescribedServer, rate: float) -> float:
     """Servers' worth of busy cores: those of traffic and switch poll, VNFs as they wait."""
-    hz, every = server.clock_mhz.value * 1e6, server.sockets * server.cores_per_socket
+    hz = server.clock_mhz.value * 1e6
     point, idle = filled.point, dict[int, float]()
     assert point.bare is not None
     cycles, polls = filled.layout.busiest(), point.experiment.hosting.wait == "poll"
@@ -312,4 +303,4 @@ def _busy(filled: _Filled, server: DescribedServer, rate: float) -> float:
         # Threads of a core work independently of each other.
         core = server.core_of(cpu)
         idle[core] = idle.get(core, 1.0) * (1 - share)
-    return sum(1 - share for share in idle.values()) / every
+    return sum(1 - share for share in idle.values()) / server.cores

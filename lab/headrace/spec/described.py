@@ -246,10 +246,17 @@ class DescribedServer(Spec):
     @property
     def cpus(self) -> tuple[int, ...]:
         """Threads, numbered as Linux does: the first of all cores, then the second ones."""
-        return tuple(range(self.sockets * self.cores_per_socket * self.threads_per_core))
+        return tuple(range(self.cores * self.threads_per_core))
+
+    @property
+    def cores(self) -> int:
+        return self.sockets * self.cores_per_socket
 
     def core_of(self, cpu: int) -> int:
-        return cpu % (self.sockets * self.cores_per_socket)
+        return cpu % self.cores
+
+    def threads_of(self, core: int) -> tuple[int, ...]:
+        return self.cpus[core :: self.cores]
 
     def socket_of(self, cpu: int) -> int:
         return self.core_of(cpu) // self.cores_per_socket

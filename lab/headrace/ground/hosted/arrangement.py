@@ -38,7 +38,7 @@ def arrange(
     describe: Describe = describe_cpu,
 ) -> Arrangement:
     """BadInput for what cannot be hosted, wherever it is."""
-    hosting, groups = experiment.hosting, _groups(experiment)
+    hosting, groups = experiment.hosting, vnf_groups(experiment)
     wires = len(paths(experiment))
     _check(experiment, hosting, groups, wires, doc)
     traffic, free = _lcores(experiment, doc, available, describe)
@@ -83,7 +83,8 @@ def _faces(number: int, wires: int) -> tuple[Face, ...]:
     )
 
 
-def _groups(experiment: Experiment) -> list[tuple[str, ...]]:
+def vnf_groups(experiment: Experiment) -> list[tuple[str, ...]]:
+    """Which functions make up each VNF of a chain."""
     names = tuple(node.name for node in experiment.nodes)
     if experiment.execution.segments is not None:
         return list(experiment.execution.segments)

@@ -137,8 +137,7 @@ class SimulatedGround:
         return SimulatedPoint(_undisturbed(one), doc, self, placement, bare)
 
     def _threads(self, cpu: int) -> list[int]:
-        core = self.server.core_of
-        return [other for other in self.server.cpus if core(other) == core(cpu)]
+        return list(self.server.threads_of(self.server.core_of(cpu)))
 
     def _note(self) -> str:
         whose = "" if self.home is self.server else f", functions' costs from {self.home.name}"
