@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from perf import engine as bench
 from perf.boost import boost
 from perf.hostile import seconds_of
-from perf.stats import Sample, interleave, ratio
+from perf.stats import Sample
 from support.engine import Engine, memory_engine
 
 SLOW_PPS = 20_000
+WARM_S = 0.1  # a trial begins 40 ms after it is asked for
+PAIRS = 8  # of turns, for each start
 _KEEPS = r"""
 #include <errno.h>
 #include <sys/types.h>
@@ -70,34 +72,75 @@ def _check(pid: int, keeps: bool) -> None:
     assert (status["Uid"].split()[1] == "0") == (keeps and not os.geteuid()), status["Uid"]
 
 
-def _cost(
-    binary: Path, folder: Path, cpu: int, seconds: float, mode: str, library: Path | None
-) -> float:
-    """Nanoseconds of the lcore's CPU for a packet."""
-    rate = 0 if mode == "poll" else SLOW_PPS
-    with _keeping(library), Engine(binary, plan(cpu, mode), folder) as engine:
+class _Held:
+    """An engine that stands still (SIGSTOP) but in its turns, so that two can have one CPU."""
+
+    def __init__(self, engine: Engine, rate: float) -> None:
+        self._engine, self._rate = engine, rate
         boost(engine.process.pid)
-        _check(engine.process.pid, library is not None)
-        source = {"rate_pps": rate, "duration_s": seconds + 2 * bench.WARM_S}
-        engine.call("start", sources={"gen": source})
-        time.sleep(bench.WARM_S)
-        before, began = engine.read(), seconds_of(engine.process.pid)
+        self._signal(signal.SIGSTOP)
+
+    def _signal(self, number: signal.Signals) -> None:
+        self._engine.process.send_signal(number)
+
+    def release(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _mark(self) -> tuple[float, int]:
+        """CPU time of the lcore, in the middle of the reading, and packets."""
+        before = seconds_of(self._engine.process.pid)
+        [replica] = self._engine.call("read")["segments"]["dut"]
+        return (before + seconds_of(self._engine.process.pid)) / 2, int(replica["in"])
+
+    def turn(self, seconds: float) -> float:
+        """Nanoseconds of the lcore's CPU for a packet."""
+        self._signal(signal.SIGCONT)
+        source = {"rate_pps": self._rate, "duration_s": seconds + 1}
+        self._engine.call("start", sources={"gen": source})
+        time.sleep(WARM_S)
+        began, before = self._mark()
         time.sleep(seconds)
-        after, ended = engine.read(), seconds_of(engine.process.pid)
-        engine.call("stop")
-        time.sleep(0.05)
-    return (ended - began) * 1e9 / bench.Load(before, after).packets("dut")
+        ended, after = self._mark()
+        self._engine.call("stop")
+        time.sleep(0.02)  # what is under way
+        self._signal(signal.SIGSTOP)
+        return (ended - began) * 1e9 / (after - before)
+
+
+def _turns(
+    binary: Path, folder: Path, cpu: int, seconds: float, mode: str, library: Path
+) -> tuple[list[float], list[float]]:
+    """What packets cost two engines in turns on one CPU, one that gave its rights up and one that
+    keeps them. Who is first changes, so that a machine that becomes slower tells nothing."""
+    rate = 0 if mode == "poll" else SLOW_PPS
+    with contextlib.ExitStack() as stack:
+        held: list[_Held] = []
+        for keeps in (False, True):
+            with _keeping(library if keeps else None):
+                engine = stack.enter_context(Engine(binary, plan(cpu, mode), folder))
+            _check(engine.process.pid, keeps)
+            held.append(_Held(engine, rate))
+            stack.callback(held[-1].release)  # a stopped one does not end
+        costs: tuple[list[float], list[float]] = ([], [])
+        for pair in range(PAIRS):
+            for which in (0, 1) if pair % 2 else (1, 0):
+                costs[which].append(held[which].turn(seconds))
+    return costs
 
 
 def given_up(
-    binary: Path, folder: Path, cpu: int, runs: int, seconds: float
+    binary: Path, folder: Path, cpu: int, starts: int, seconds: float
 ) -> Iterator[tuple[str, Sample, Sample]]:
-    """By mode: what a packet costs an engine that gave its rights up, and that over one that did
-    not."""
+    """By mode, for each start of two engines: what a packet costs the one that gave its rights up,
+    and that over the other one, the median of its pairs of turns. Starts differ by more than turns
+    do (memory lies elsewhere), so that an interval is to be drawn over them."""
     library = folder / "keeps.so"
     command = ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(library)]
     subprocess.run(command, input=_KEEPS, text=True, check=True)
     for mode in ("poll", "adaptive"):
-        cost = partial(_cost, binary, folder, cpu, seconds, mode)
-        samples = interleave(runs, {"not": partial(cost, None), "kept": partial(cost, library)})
-        yield mode, samples["not"], ratio(samples["not"], samples["kept"])
+        cost, over = [], []
+        for _ in range(starts):
+            given, kept = _turns(binary, folder, cpu, seconds, mode, library)
+            cost.append(median(given))
+            over.append(median(one / other for one, other in zip(given, kept, strict=True)))
+        yield mode, Sample(tuple(cost)), Sample(tuple(over))
