@@ -5,15 +5,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from pydantic import Field
 
+from headrace.host.tool import printable
 from headrace.record.frozen import Record
 from headrace.spec.collect import Layer
 
 _HZ = os.sysconf("SC_CLK_TCK")
+# Those who are watched may have as many threads and devices as their kernel lets them, and call a
+# device what they like: so much of it is looked at with each sample.
+THREADS_MOST = 4096  # of a control group
+DEVICES_MOST = 256  # of a namespace
+_DEVICE_COLUMNS = 16  # of /proc/net/dev
 
 
 class MetricValue(NamedTuple):
@@ -101,18 +108,22 @@ def busiest_thread_ns(pids: Iterable[int]) -> int | None:
     """CPU time of the thread of these processes that has had the most: however many cores there
     are, it cannot have more than one. /proc/PID/schedstat; engines of ours are left out."""
     most = None
+    for thread in islice(_threads(pids), THREADS_MOST):
+        fields = (text(thread / "schedstat") or "").split()
+        if len(fields) == 3:
+            most = max(most or 0, int(fields[0]))
+    return most
+
+
+def _threads(pids: Iterable[int]) -> Iterator[Path]:
     for pid in pids:
         if (text(f"/proc/{pid}/comm") or "").strip() == _OWN_ENGINE:
             continue
         try:
-            threads = list(Path(f"/proc/{pid}/task").iterdir())
+            with os.scandir(f"/proc/{pid}/task") as tasks:
+                yield from (Path(task.path) for task in tasks)
         except OSError:
             continue
-        for thread in threads:
-            fields = (text(thread / "schedstat") or "").split()
-            if len(fields) == 3:
-                most = max(most or 0, int(fields[0]))
-    return most
 
 
 def number(path: str | Path) -> float | None:
@@ -133,12 +144,21 @@ def pairs(path: str | Path) -> dict[str, float]:
     return values
 
 
-def net_dev(pid: int | str) -> dict[str, list[int]]:
-    """/proc/PID/net/dev: the devices of that process's network namespace."""
+def net_dev(pid: int | str, most: int | None = None) -> dict[str, list[int]]:
+    """/proc/PID/net/dev: devices of that process's network namespace, the first `most` of them."""
     counts = {}
-    for line in (text(f"/proc/{pid}/net/dev") or "").splitlines()[2:]:
-        name, _, values = line.partition(":")
-        counts[name.strip()] = [int(v) for v in values.split()]
+    try:
+        with Path(f"/proc/{pid}/net/dev").open("rb") as lines:
+            for line in islice(lines, 2, None if most is None else 2 + most):
+                # Names have no colon and no space; all else may be in them, what ends a line for
+                # str.splitlines() among it.
+                name, _, values = line.partition(b":")
+                columns = values.split()
+                if len(columns) == _DEVICE_COLUMNS:
+                    device = printable(name.decode(errors="replace").strip(" "))
+                    counts[device] = [int(v) for v in columns]
+    except OSError:
+        pass  # it has gone
     return counts
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.collect.collector import (
+    DEVICES_MOST,
     MetricValue,
     Targets,
     busiest_thread_ns,
@@ -58,7 +59,7 @@ class Virtualization:
             if namespace is None or namespace in seen:
                 continue
             seen.add(namespace)
-            for device, values in net_dev(process.pid).items():
+            for device, values in net_dev(process.pid, DEVICES_MOST).items():
                 yield from device_readings(f"{process.name}/{device}", values)
 
     def close(self) -> None:
