@@ -21,6 +21,21 @@ shift || true
 build=build-fuzz
 corpora=${FUZZ_CORPUS:-$build/corpus}
 
+# New inputs are written to memory, and kept at the end: to make a file takes a file system longer than to run
+# most inputs, of which thousands are new at first.
+new=$(mktemp -d -p "$([ -w /dev/shm ] && echo /dev/shm || echo "${TMPDIR:-/tmp}")" headrace-fuzz-XXXXXX)
+keep_new() {
+	local found
+	for found in "$new"/*/; do
+		[ -d "$found" ] || continue
+		mkdir -p "$corpora/$(basename "$found")"
+		find "$found" -type f -exec cp -t "$corpora/$(basename "$found")" {} +
+	done
+	rm -rf "$new"
+}
+trap keep_new EXIT
+trap 'exit 130' INT TERM
+
 mkdir -p .setup
 if [ ! -f $build/build.ninja ]; then
 	rm -rf $build
@@ -61,22 +76,32 @@ cut_down() {
 
 # One target; what it said stays in build-fuzz/NAME.log, how it ended is printed.
 fuzz_one() {
-	local target=$1 name corpus log seeds n rate options=()
+	local target=$1 name corpus log seeds n rate options=() asan=
 	name=$(basename "$target")
 	corpus=$corpora/$name
 	log=$build/$name.log
 	seeds=engine/fuzz/corpus/$name
-	mkdir -p "$corpus"
+	mkdir -p "$corpus" "$new/$name"
 	# These have more places than an input of theirs visits: weighing each of them takes longer than it does.
 	case $name in
-	fuzz_fastpath | fuzz_checkpoint) options=(-entropic=0 -max_len=256) ;;
+	# What they free is not kept long either, as each piece of memory that is kept costs its pages.
+	fuzz_fastpath | fuzz_checkpoint)
+		options=(-entropic=0 -max_len=256)
+		asan=quarantine_size_mb=16
+		;;
 	esac
-	if { time "$target" "${options[@]}" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=4096 \
+	# Nobody else adds to its inputs meanwhile (-reload=0).
+	if { time ASAN_OPTIONS=$asan:${ASAN_OPTIONS:-} "$target" "${options[@]}" -reload=0 \
+		-max_total_time="$seconds" -timeout=10 -rss_limit_mb=4096 \
 		-artifact_prefix="$build/$name-" -print_final_stats=1 -verbosity=0 \
-		"$corpus" $([ ! -d "$seeds" ] || echo "$seeds"); } >"$log" 2>&1; then
+		"$new/$name" "$corpus" $([ ! -d "$seeds" ] || echo "$seeds"); } >"$log" 2>&1; then
 		n=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
 		rate=$(awk -v n="${n:-0}" '$1 == "cpu" {printf "%d", n / ($2 + $3)}' "$log")
-		[ $keep = 0 ] || cut_down "$target" "$corpus" "$log"
+		[ $keep = 0 ] || {
+			find "$new/$name" -type f -exec cp -t "$corpus" {} +
+			cut_down "$target" "$corpus" "$log"
+			rm -rf "${new:?}/$name"
+		}
 		echo "$name: clean, ${n:-?} runs, ${rate:-?} a second of CPU"
 		return
 	fi

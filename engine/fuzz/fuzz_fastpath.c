@@ -58,11 +58,22 @@ struct play {
 	unsigned int link, queued, turns, packets;
 	uint8_t last[LOCKSTEP_FRAME_MAX]; /* the packet that came last */
 	uint32_t last_len;
+	struct lockstep_frame left; /* and one that left then */
 };
 
 static struct rte_mempool *pool;
 static struct lockstep *both;
 static uint64_t small_steps, inputs, changed_at;
+
+static void keep_one(struct play *p)
+{
+	for (unsigned int i = LOCKSTEP_OUT; i < both->plain.plan->n_links; i++) {
+		const struct lockstep_wire *wire = &both->plain.wires[i];
+
+		if (wire->n)
+			p->left = wire->frames[wire->n - 1];
+	}
+}
 
 static void poll_both(struct play *p)
 {
@@ -70,6 +81,7 @@ static void poll_both(struct play *p)
 		fprintf(stderr, "with the fast path it is not the same: %s\n", both->why);
 		abort();
 	}
+	keep_one(p);
 	lockstep_forget(both, LOCKSTEP_OUT);
 	p->queued = 0;
 	p->turns++;
@@ -87,6 +99,36 @@ static void put_again(struct play *p, unsigned int times)
 {
 	while (p->last_len && times-- && p->packets < PACKETS)
 		put(p, p->last, p->last_len);
+}
+
+static void swap(uint8_t *a, uint8_t *b, unsigned int n)
+{
+	for (unsigned int i = 0; i < n; i++) {
+		uint8_t kept = a[i];
+
+		a[i] = b[i];
+		b[i] = kept;
+	}
+}
+
+/*
+ * What the other end of a flow would send: which address and port nat has given it is nothing that
+ * an input can guess. Checksums stay right, as sums do not depend on the order.
+ */
+static void put_answer(struct play *p)
+{
+	struct lockstep_frame *f = &p->left;
+	bool v6 = f->data[12] == 0x86;
+	unsigned int addrs = v6 ? 22 : 26, bytes = v6 ? 16 : 4, ports = addrs + 2 * bytes;
+
+	if (f->len < ports + 4 || p->packets >= PACKETS)
+		return;
+	swap(f->data + addrs, f->data + addrs + bytes, bytes);
+	swap(f->data + ports, f->data + ports + 2, 2);
+	p->link = LOCKSTEP_BACK;
+	memcpy(p->last, f->data, f->len);
+	p->last_len = f->len;
+	put(p, p->last, p->last_len);
 }
 
 static void put_raw(struct play *p)
@@ -198,6 +240,8 @@ static void play(struct play *p)
 		default:
 			poll_both(p);
 			p->link = op / STEPS & 1 ? LOCKSTEP_BACK : LOCKSTEP_IN;
+			if (op / STEPS & 2)
+				put_answer(p);
 		}
 	}
 	poll_both(p);
