@@ -65,8 +65,8 @@ test-containers:
 test-kubernetes:
 	@scripts/setup.sh run test containers kubernetes
 	@scripts/cluster.sh build
-	@$(SUDO) env HEADRACE_CONTAINERS=$(HEADRACE_CONTAINERS) $(VENV)/headrace vnf build nat ip-firewall l7-cache l4-lb ids headrace traffic
-	@$(SUDO) scripts/with-hugepages.sh 1024 env PYTHONDONTWRITEBYTECODE=1 HEADRACE_SLOW=1 \
+	@$(SUDO) env HEADRACE_CONTAINERS=$(HEADRACE_CONTAINERS) $(VENV)/headrace vnf build nat ip-firewall l7-cache l4-lb ids router headrace traffic
+	@$(SUDO) env PYTHONDONTWRITEBYTECODE=1 HEADRACE_SLOW=1 \
 		HEADRACE_CLUSTER=$(or $(HEADRACE_CLUSTER),$(HOME)/.cache/headrace/kubernetes) \
 		$(VENV)/python -m pytest -p no:cacheprovider tests/kubernetes
 

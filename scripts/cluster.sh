@@ -13,7 +13,8 @@
 #   scripts/cluster.sh down        everything stopped and removed; kernel settings as before
 #
 # Kept in ~/.cache/headrace/kubernetes (HEADRACE_CLUSTER names another folder). CLUSTER_MEMORY=8G: what both nodes
-# have, images too, is in memory, as far as that; on a busy disk that spares minutes.
+# have, images too, is in memory, as far as that; on a busy disk that spares minutes. CLUSTER_HUGEPAGES=256: so many
+# pages of 2 MB are reserved for pods; each node offers all of them, as both are one machine.
 set -euo pipefail
 
 home=${HEADRACE_CLUSTER:-${XDG_CACHE_HOME:-$HOME/.cache}/headrace/kubernetes}
@@ -22,6 +23,7 @@ multus=v4.1.4
 kwok=v0.7.0
 bin=$home/bin-$version
 state=$home/state pki=$home/state/pki
+pool=/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages
 group=headrace-$(printf %s "$home" | cksum | cut -d' ' -f1) # control groups of this one's nodes
 claims=--feature-gates=DynamicResourceAllocation=true # from 1.34 on it is there without
 settings=(vm.overcommit_memory vm.panic_on_oom kernel.panic kernel.panic_on_oops kernel.keys.root_maxkeys
@@ -254,6 +256,16 @@ wire() { # the two nodes' own network
 
 # --- up and down ----------------------------------------------------------------------------------
 
+# Others change the pool, too: it is read and written under the lock that the lab takes, and only what was put on is
+# taken off again.
+pages() ( # MORE, or with a minus sign fewer
+	exec 9<"$pool"
+	flock 9
+	before=$(cat "$pool")
+	echo $((before + $1)) >"$pool"
+	echo $(($(cat "$pool") - before))
+)
+
 within() { # SECONDS WHAT CMD...
 	local seconds=$1 what=$2 end
 	end=$((SECONDS + seconds))
@@ -299,6 +311,7 @@ up() {
 	[ -z "${CLUSTER_MEMORY:-}" ] || mount -t tmpfs -o "size=$CLUSTER_MEMORY" headrace-cluster "$state"
 	mkdir "$state/log"
 	sysctl "${settings[@]}" >"$state/settings" 2>/dev/null || true
+	[ -z "${CLUSTER_HUGEPAGES:-}" ] || pages "$CLUSTER_HUGEPAGES" >"$state/hugepages" # kubelets look as they start
 	certificates 2>"$state/log/certificates"
 	cd "$state"
 	for node in 1 2; do
@@ -373,6 +386,7 @@ down() {
 		find "$folder" -depth -type d -exec rmdir {} + 2>/dev/null || true
 		[ ! -d "$folder" ] || echo "cluster: $folder is not empty" >&2
 	done
+	[ ! -s "$state/hugepages" ] || pages "-$(cat "$state/hugepages")" >/dev/null
 	[ ! -e "$state/settings" ] || sysctl -q -p "$state/settings" >/dev/null || true
 	! mountpoint -q "$state" || umount -l "$state"
 	rm -rf --one-file-system "$state"

@@ -63,6 +63,15 @@ def test_a_study_is_checked_without_one(tmp_path: Path) -> None:
             "deployment: {hugepages: true}\nground: {kubernetes: {link: vhost-user}}",
             "allowed with ground.kubernetes.link vhost-user: false",
         ),
+        (
+            "ground: {kubernetes: {network: macvlan, master: eth0}}",
+            "allowed with headrace's own functions: host-device, or none",
+        ),
+        ("ground: {kubernetes: {place: {vnf1: node1}}}", "allowed: tester"),
+        (
+            "ground: {kubernetes: {network: host-device, devices: {tester/left: eth2}}}",
+            "allowed: a device for each of tester/left, tester/right, vnf1/in, vnf1/out",
+        ),
     ],
 )
 def test_what_pods_cannot_have_is_named(tmp_path: Path, more: str, words: str) -> None:

@@ -8,7 +8,10 @@ import json
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 import yaml
@@ -36,6 +39,7 @@ ENGINES = (
     ("resources-configuration", "pod-hugepages"),
     ("resources-configuration", "pod-privileges"),
 )
+ENGINE_PAGES = 256  # of 2 MB: an engine's 512 MB
 GOAL_S = 300  # from `run` to the report of a chain over memif, with its NDR
 
 
@@ -44,6 +48,28 @@ def router(cluster: OwnCluster) -> None:
     from headrace.ground import catalogue
 
     cluster.load(catalogue.find("router").image)
+
+
+@contextmanager
+def free_pages() -> Iterator[set[int]]:
+    """How many the kernel had meanwhile."""
+    free, over = {free_now()}, Event()
+
+    def look() -> None:
+        while not over.wait(0.2):
+            free.add(free_now())
+
+    watching = Thread(target=look)
+    watching.start()
+    try:
+        yield free
+    finally:
+        over.set()
+        watching.join()
+
+
+def free_now() -> int:
+    return int(Path("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages").read_text())
 
 
 def measured(cluster: OwnCluster, file: str, group: str, bundle: Path) -> float:
@@ -70,13 +96,17 @@ def test_pods_of_appliances(cluster: OwnCluster, tmp_path: Path, file: str, grou
 @pytest.mark.parametrize(("file", "group"), ENGINES)
 def test_pods_of_engines(cluster: OwnCluster, tmp_path: Path, file: str, group: str) -> None:
     """Each trial of the search has its audit, and no packet is unaccounted for in any."""
-    seconds = measured(cluster, file, group, tmp_path / "bundle")
+    with free_pages() as free:
+        seconds = measured(cluster, file, group, tmp_path / "bundle")
     bundle = Bundle(tmp_path / "bundle")
     results = bundle.results()
     assert results and all(one.goal == "ndr" for one in results)
     for trial in bundle.trials():
         checks = {finding.check: finding.ok for finding in trial.audit.findings}
         assert trial.phase == "warm-up" or checks["conservation"], trial.audit
+    if group == "pod-hugepages":
+        assert ["no-huge" in one.labels for one in results] == [True, False]
+        assert max(free) - min(free) >= 2 * ENGINE_PAGES, free
     figures = [(one.throughput_pps, one.audit.verdict) for one in results]
     print(f"{group}: {seconds:.0f} s, {figures}")
     if group == "pods-memif":

@@ -182,6 +182,46 @@ def test_engines_in_pods_lose_nothing(
     assert "tester" not in sharing
 
 
+def test_a_tester_on_a_node_of_its_own(cluster: OwnCluster, tmp_path: Path) -> None:
+    """Two wires join the nodes, and are given to the pods; both ways. Kernels count as many packets
+    as the trials say, and none between the pods that they do not."""
+    wires = {"tester/left": "vnf1/in", "tester/right": "vnf1/out"}
+    devices = {one: f"wire{i}" for i, pair in enumerate(wires.items()) for one in pair}
+    for name in sorted(set(devices.values())):
+        cluster.wire(name)
+    ground = (
+        "{network: host-device, place: {tester: node1}, "
+        f"devices: {{{', '.join(f'{one}: {device}' for one, device in devices.items())}}}}}"
+    )
+    spec, bundle = tmp_path / "pods.yaml", tmp_path / "bundle"
+    own = ENGINES.partition("ground: ")[0].replace("EXECUTION", "rtc")
+    own = own.replace("flows: 256", "flows: 256, direction: both")
+    spec.write_text(f"{own}ground: {{kubernetes: {ground}}}\n")
+    try:
+        done = cluster.headrace("run", spec, "--out", bundle)
+        assert done.returncode == 0, done.stderr
+        assert cluster.left() == {}
+        trials = [one for one in rows(bundle, "trials") if one["phase"] != "warm-up"]
+        assert {one["direction"] for one in trials} == {"forward", "reverse"}
+        for one in trials:
+            checks = {f["check"]: f["ok"] for f in one["audit"]["findings"]}
+            assert checks["conservation"], one["audit"]
+            assert one["sent"] == one["received"] > 1000
+        places = next(iter(json.loads((bundle / "samples" / "pods.json").read_text()).values()))
+        assert {pod: one["node"] for pod, one in places.items()} == {
+            "tester": "node1", "vnf1": "node2",
+        }  # fmt: skip
+        assert all(one["exclusive"] for one in places.values())  # each node has one CPU to give
+        sent = sum(one["sent"] for one in trials)
+        for name in sorted(set(devices.values())):  # back on the nodes, with what they counted
+            there, here = cluster.packets("node1", name), cluster.packets("node2", name)
+            assert (there.sent, there.received) == (here.received, here.sent)
+            assert there.sent + there.received >= sent
+    finally:
+        for name in sorted(set(devices.values())):
+            cluster.on_node("node1", "ip", "link", "delete", name)
+
+
 # what goes in the middle ------------------------------------------------------------------------
 
 

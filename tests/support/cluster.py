@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -17,7 +18,14 @@ from support import lab_image
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "cluster.sh"
 OURS = "app.kubernetes.io/managed-by=headrace"
 NODES = ("node1", "node2")
+HUGEPAGES = "640"  # of 2 MB: two engines have 256 each
 Kubectl = Callable[..., str]
+
+
+@dataclass(frozen=True)
+class Packets:
+    sent: int
+    received: int
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,19 @@ class OwnCluster:
         every = ["nsenter", "-t", pid, "-m", "-n", "-p", "-u", "--", *command]
         return subprocess.run(every, capture_output=True, text=True, check=False).stdout
 
+    def wire(self, name: str) -> None:
+        """A pair of veths, an end of it on each node by the same name."""
+        first, second = ((self.home / "state" / f"{n}.pid").read_text().strip() for n in NODES)
+        there = ["peer", "name", name, "netns", f"/proc/{second}/ns/net"]
+        command = ["nsenter", "-t", first, "-n", "ip", "link", "add", name, "type", "veth", *there]
+        subprocess.run(command, check=True)
+
+    def packets(self, node: str, device: str) -> Packets:
+        """What a node's kernel counted at a device."""
+        [link] = json.loads(self.on_node(node, "ip", "-json", "-stats", "link", "show", device))
+        counted = link["stats64"]
+        return Packets(counted["tx"]["packets"], counted["rx"]["packets"])
+
     def left(self) -> dict[str, list[str]]:
         """What a run left in the cluster and on its nodes."""
         there = {"cluster": self.kubectl("get", "namespaces", "-l", OURS, "-o", "name").split()}
@@ -72,7 +93,8 @@ def cluster() -> Iterator[OwnCluster]:
     if not list(home.glob("bin-*/pause")):
         pytest.skip("no Kubernetes is built here: scripts/cluster.sh build")
     try:
-        subprocess.run([SCRIPT, "up"], check=True, timeout=400)
+        reserved = {"CLUSTER_HUGEPAGES": HUGEPAGES, **os.environ}
+        subprocess.run([SCRIPT, "up"], check=True, timeout=400, env=reserved)
         yield OwnCluster(home)
     finally:
         subprocess.run([SCRIPT, "down"], check=True, timeout=300)

@@ -104,6 +104,18 @@ def test_the_tester_listens_and_no_pod_calls_its_ports_alike() -> None:
         assert len(set(ports)) == len(ports)
 
 
+def test_buffers_are_for_what_a_pod_has() -> None:
+    """Those of rings that are none any more are not made: both ways they were 150,000, which did
+    not fit a pod's memory."""
+    whole = pipeline()
+    whole = whole.having(engine=whole.engine.having(mbufs=2 * 65536 + 4 * 4096 + 8191))
+    parts = cut(whole)
+    assert {plan.engine.mbufs for plan in parts.plans.values()} == {8191}
+    virtqueues = cut(whole, "vhost-user").plans[TESTER]
+    assert virtqueues.engine.mbufs == 8191 + 4 * 2 * 1024  # of its four ports, a ring each way
+    assert {plan.engine.mbufs for plan in parts.with_buffers(9000).plans.values()} == {9000}
+
+
 def test_a_memif_is_no_longer_than_it_may_be() -> None:
     sizes = {wire.ring: wire.size for wire in cut(pipeline()).wires}
     assert sizes["wire-forward"] == 14  # of 2^16
@@ -149,3 +161,28 @@ def test_lcores_are_those_of_the_pod() -> None:
 
 def test_names_of_pods_are_labels() -> None:
     assert pod_of("ACL.nat_2") == "acl-nat-2"  # RFC 1123
+
+
+def test_a_tester_that_is_apart_has_a_device_for_each_side() -> None:
+    """Both ways of a side go by one device of each pod; between others nothing changes."""
+    sides = {
+        "wire-forward": "in", "back-reverse": "in", "back-forward": "out", "wire-reverse": "out",
+    }  # fmt: skip
+    parts = cut(pipeline(), sides=sides)
+    assert parts.devices(TESTER) == ["left", "right"]
+    assert (parts.devices("vnf1"), parts.devices("vnf2")) == (["in"], ["out"])
+    assert parts.kinds == ("af_packet", "memif")
+    for wire in parts.wires:
+        writer, reader = parts.plans[wire.writer], parts.plans[wire.reader]
+        assert f"link:{wire.out}" in targets(writer)
+        assert [i for s in reader.segments for i in s.inputs if i.link == wire.end]
+    devices = {
+        name: str(link.params["devargs"]).split(",")
+        for plan in parts.plans.values()
+        for name, link in plan.links.items()
+        if link.type == "port" and "." not in name
+    }
+    assert {name: one[1] for name, one in devices.items()} == {
+        "left": "iface=left", "right": "iface=right", "in": "iface=in", "out": "iface=out",
+    }  # fmt: skip
+    assert devices["left"][0] != devices["right"][0]

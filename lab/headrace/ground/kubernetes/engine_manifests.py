@@ -3,17 +3,30 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace.ground.kubernetes.cut import SOCKETS, PlanCut
-from headrace.ground.kubernetes.manifests import CHAIN, Body, Manifest, rights
+from headrace.ground.kubernetes.manifests import (
+    CHAIN,
+    NETWORKS,
+    Body,
+    Manifest,
+    network,
+    rights,
+)
 from headrace.host.cluster import MANAGED
 from headrace.spec.hosting import PROGRAM_MB
 
 ENGINE = "engine"  # the container
 OWN = "/run/headrace"  # a folder of the pod's own, in memory
 _CONTROL_MB = 64  # for commands beside the engine
+# For packet sockets, their rings, which the driver locks, and the device, whose address it sets.
+_OF_DEVICES = ("IPC_LOCK", "NET_ADMIN", "NET_RAW")
+# DPDK asks on which NUMA node each page is, which the runtime's filter of system calls withholds
+# from who may not set its own (get_mempolicy(2), set_mempolicy(2)).
+_OF_PAGES = ("SYS_NICE",)
 
 
 @dataclass(frozen=True)
@@ -23,11 +36,12 @@ class EnginePods:
 
     namespace: str
     image: str
-    node: str | None
+    nodes: Mapping[str, str]  # of each pod
     cpus: Mapping[str, int]
     memory_mb: int  # of DPDK's
     hugepages: bool
     privileged: bool  # all rights, for who wants to know what having none costs
+    devices: Mapping[str, str] = field(default_factory=dict)  # pod/device: as its node calls it
 
 
 def folder_of(namespace: str) -> str:
@@ -51,11 +65,28 @@ def _bodies(parts: PlanCut, how: EnginePods) -> Iterator[Body]:
         },
     }
     for pod in parts.plans:
+        for device in parts.devices(pod):
+            yield _attachment(pod, device, how)
+    for pod in parts.plans:
         yield _pod(pod, parts, how)
 
 
+def _attachment(pod: str, device: str, how: EnginePods) -> Body:
+    """A device of the node that becomes the pod's, for packets to any address and none of the
+    kernel's own."""
+    quiet = {"net.ipv6.conf.IFNAME.disable_ipv6": "1"}
+    plugins: list[Body] = [
+        {"type": "host-device", "device": how.devices[f"{pod}/{device}"]},
+        {"type": "tuning", "promisc": True, "sysctl": quiet},
+    ]
+    name = f"{pod}-{device}"
+    return network(how.namespace, name, name, plugins)
+
+
 def _pod(pod: str, parts: PlanCut, how: EnginePods) -> Body:
-    confined: dict[str, object] = {**rights(()), "readOnlyRootFilesystem": True}
+    devices = parts.devices(pod)
+    capabilities = (*(_OF_DEVICES if devices else ()), *(_OF_PAGES if how.hugepages else ()))
+    confined: dict[str, object] = {**rights(capabilities), "readOnlyRootFilesystem": True}
     if how.privileged:
         confined = {"privileged": True, "readOnlyRootFilesystem": True}
     spec: dict[str, object] = {
@@ -79,18 +110,14 @@ def _pod(pod: str, parts: PlanCut, how: EnginePods) -> Body:
         ],
         "volumes": [{"name": name, **source} for name, _, source in _volumes(how)],
     }
-    if how.node is not None:
-        spec["nodeSelector"] = {"kubernetes.io/hostname": how.node}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": pod,
-            "namespace": how.namespace,
-            "labels": {**MANAGED, CHAIN: how.namespace},
-        },
-        "spec": spec,
-    }
+    spec["nodeSelector"] = {"kubernetes.io/hostname": how.nodes[pod]}
+    metadata: dict[str, object] = {
+        "name": pod, "namespace": how.namespace, "labels": {**MANAGED, CHAIN: how.namespace},
+    }  # fmt: skip
+    if devices:
+        given = [{"name": f"{pod}-{device}", "interface": device} for device in devices]
+        metadata["annotations"] = {NETWORKS: json.dumps(given)}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
 def _volumes(how: EnginePods) -> Sequence[tuple[str, str, dict[str, object]]]:

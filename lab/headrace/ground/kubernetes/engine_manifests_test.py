@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +11,8 @@ from headrace.ground.kubernetes.engine_manifests import EnginePods, engine_manif
 from headrace.spec.kubernetes import PodLink
 
 HOW = EnginePods(
-    namespace="headrace-t", image="i", node="node1", cpus={"tester": 2}, memory_mb=512,
-    hugepages=False, privileged=False,
+    namespace="headrace-t", image="i", nodes={"tester": "node1", "vnf1": "node1"},
+    cpus={"tester": 2}, memory_mb=512, hugepages=False, privileged=False,
 )  # fmt: skip
 
 
@@ -50,3 +51,29 @@ def test_hugepages_are_asked_for_and_mounted() -> None:
     assert own["resources"]["limits"]["hugepages-2Mi"] == "512Mi"
     assert own["resources"]["limits"]["cpu"] == "2"
     assert {"name": "hugepages", "emptyDir": {"medium": "HugePages"}} in spec["volumes"]
+    # Without it no DPDK starts on them: the runtime's filter withholds set_mempolicy(2).
+    assert own["securityContext"]["capabilities"]["add"] == ["SYS_NICE"]
+
+
+def test_devices_of_a_node_are_given_to_a_tester_that_is_apart() -> None:
+    """Packet sockets, their rings and its own network are all the rights that it has for them."""
+    plan = Plan(engine=PlanEngine(mbuf_data_bytes=640), links={}, nfs={}, segments=())
+    wires = (Wire("wire", "tester", "vnf1", 0, 10, "memif", "in"),)
+    devices = {"tester/left": "eth2", "vnf1/in": "eth3"}
+    nodes = {"tester": "node1", "vnf1": "node2"}
+    every = engine_manifests(
+        PlanCut({"tester": plan, "vnf1": plan}, wires), replace(HOW, devices=devices, nodes=nodes)
+    )
+    objects: dict[str, Any] = {one.name: one.body for one in every}
+    for pod, device, node in (("tester", "left", "node1"), ("vnf1", "in", "node2")):
+        body = objects[pod]
+        assert body["spec"]["nodeSelector"] == {"kubernetes.io/hostname": node}
+        [given] = json.loads(body["metadata"]["annotations"]["k8s.v1.cni.cncf.io/networks"])
+        assert given == {"name": f"{pod}-{device}", "interface": device}
+        plugins = json.loads(objects[f"{pod}-{device}"]["spec"]["config"])["plugins"]
+        assert plugins[0] == {"type": "host-device", "device": devices[f"{pod}/{device}"]}
+        assert plugins[1]["promisc"]
+        [own] = body["spec"]["containers"]
+        assert own["securityContext"]["capabilities"]["add"] == ["IPC_LOCK", "NET_ADMIN", "NET_RAW"]
+    names = [one.name for one in every]
+    assert names.index("vnf1-in") < names.index("tester")  # a pod's networks are there before it

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from headrace.engine.control import Control, ControlLost
-from headrace.engine.counts import EngineCounts
+from headrace.engine.counts import EngineCounts, EngineInfo
 from headrace.engine.engine import EngineDied, EngineRefused
 from headrace.engine.plan_document import Plan
 from headrace.engine.running import RunningEngine
@@ -21,7 +21,8 @@ from headrace.ground.kubernetes.places import PLACE, place_in
 from headrace.ground.kubernetes.tunnel import Tunnel
 from headrace.ground.kubernetes.waiting import TOLD_S, ended_within, killed
 from headrace.ground.kubernetes.words import told_by
-from headrace.ground.wired.pair import beside
+from headrace.ground.wired.pair import BOUNDS, beside, clocks_differ
+from headrace.ground.wired.there import moved, renumbered
 from headrace.host.cluster import Cluster
 from headrace.host.cluster_stream import STDERR, CommandStream
 from headrace.host.cpu_time import listed
@@ -53,10 +54,13 @@ _FRAMES_MOST = 64  # of an engine's words that are looked at in one go
 
 
 class PodEngine:
-    """One engine in its pod."""
+    """One engine in its pod. Its lcores have numbers from `first` on, that of its node."""
 
-    def __init__(self, cluster: Cluster, namespace: str, pod: str, node: str) -> None:
+    def __init__(
+        self, cluster: Cluster, namespace: str, pod: str, node: str, first: int = 0
+    ) -> None:
         self.cluster, self.namespace, self.pod, self.node = cluster, namespace, pod, node
+        self.first = first
         self.control: Control | None = None
         self._stream: CommandStream | None = None  # the engine's: how it ended, its last words
         self._tunnel: Tunnel | None = None
@@ -81,10 +85,10 @@ class PodEngine:
             "sed", "-n", "s/^Cpus_allowed_list:[[:space:]]*//p", "/proc/self/status"
         )
         with told_by(self.pod, "the list of its CPUs"):
-            return sorted(listed(text.strip()))
+            return [self.first + cpu for cpu in sorted(listed(text.strip()))]
 
     def start(self, plan: Plan) -> None:
-        self.put(plan.text.encode(), _PLAN)
+        self.put(moved(plan, -self.first).text.encode(), _PLAN)
         self.execute("rm", "-f", _SOCKET)
         self._stream = self.cluster.open(
             self.namespace, self.pod, ENGINE, _ENGINE_COMMAND, stdin=False
@@ -149,7 +153,7 @@ class PodEngine:
         """`number`: threads of different pods may have one number."""
         text = self.execute(*_SCHEDULED)
         with told_by(self.pod, "what its threads ran"):
-            return snapshot_in(text, number)
+            return snapshot_in(text, number, self.first)
 
     def stop(self) -> None:
         """Ask; an engine whose client is gone ends by itself."""
@@ -169,17 +173,17 @@ class PodEngine:
             self._stream = None
 
 
-def snapshot_in(text: str, number: int) -> Snapshot:
-    """`text`: what _SCHEDULED says."""
+def snapshot_in(text: str, number: int, first: int = 0) -> Snapshot:
+    """`text`: what _SCHEDULED says. `first`: what its node's CPUs are counted from."""
     threads: dict[int, Thread] = {}
     stolen: dict[int, int] = {}
     for line in text.splitlines():
         name, *fields = line.split() or [""]
         if name.startswith("cpu") and name != "cpu" and len(fields) > 7:
-            stolen[int(name[3:])] = int(fields[7]) * _TICK_NS
+            stolen[first + int(name[3:])] = int(fields[7]) * _TICK_NS
         elif name.isdigit() and len(fields) >= 3 and fields[0].isdigit():
             tid = number << 32 | int(name)
-            threads[tid] = Thread(int(fields[0]), int(fields[1]), int(fields[2]))
+            threads[tid] = Thread(first + int(fields[0]), int(fields[1]), int(fields[2]))
     return Snapshot(threads, stolen)
 
 
@@ -193,14 +197,35 @@ class PodEngines(RunningEngine):
         super().__init__()
         self.engines = {name: engines[name] for name in plans}
         self.wires = tuple(wires)
+        self._ahead_tsc: dict[str, int] = {}  # of the tester's clock; another node has its own
         try:
             for name, plan in plans.items():
                 self.engines[name].start(plan)
             self.control = self.engines[TESTER].control
+            self._check_clocks()
             self._wait_up()
         except BaseException:
             self.close()
             raise
+
+    def _check_clocks(self) -> None:
+        """Cycles of all stand side by side."""
+        ours = self.info().tsc_hz
+        for name, one in self._elsewhere():
+            assert one.control is not None
+            with self._answering():
+                one.control.send("info")
+                theirs = one.control.receive_as("info", EngineInfo).tsc_hz
+            if clocks_differ(ours, theirs):
+                raise HeadraceError(
+                    f"pod {name}: the TSC of {one.node} has {theirs / 1e6:.1f} MHz, that of the "
+                    f"tester's node {ours / 1e6:.1f}; allowed: nodes whose TSCs have the same rate"
+                )
+
+    def _elsewhere(self) -> Iterator[tuple[str, PodEngine]]:
+        """Those on another node than the tester."""
+        node = self.engines[TESTER].node
+        return ((name, one) for name, one in self.engines.items() if one.node != node)
 
     def _wait_up(self) -> None:
         deadline = time.monotonic() + _UP_S
@@ -210,10 +235,7 @@ class PodEngines(RunningEngine):
             if not down:
                 return
             if time.monotonic() > deadline:
-                raise HeadraceError(
-                    f"{down[0].kind} {down[0].socket} from pod {down[0].writer} to pod "
-                    f"{down[0].reader}: not up after {_UP_S:g} s"
-                )
+                raise HeadraceError(f"{down[0].name}: not up after {_UP_S:g} s")
             time.sleep(_LOOK_S)
 
     @property
@@ -229,7 +251,8 @@ class PodEngines(RunningEngine):
         with ThreadPoolExecutor(len(self.engines)) as pool:
             every = list(pool.map(lambda i: i[1].scheduled(i[0]), enumerate(self.engines.values())))
         threads = {tid: thread for one in every for tid, thread in one.threads.items()}
-        return Snapshot(threads, every[0].stolen_ns)
+        stolen = {cpu: ns for one in every for cpu, ns in one.stolen_ns.items()}
+        return Snapshot(threads, stolen)
 
     def scheduled_beside(self) -> Snapshot | None:
         return None
@@ -250,14 +273,18 @@ class PodEngines(RunningEngine):
         return (over or [self.engines[TESTER]])[0].last_words()
 
     def request(self, cmd: str, **arguments: Any) -> dict[str, Any]:
-        """Slices are of all: pods of one node have one clock."""
+        """Slices are of all, each by its own node's clock."""
         reply = super().request(cmd, **arguments)
-        if cmd == "slices":
-            for name, one in self.engines.items():
-                if name != TESTER and one.control is not None:
-                    with self._answering():
-                        own = one.control.request(cmd, **arguments)
-                    reply["segments"] = {**reply["segments"], **own["segments"]}
+        for name, one in self.engines.items() if cmd == "slices" else ():
+            if name == TESTER or one.control is None:
+                continue
+            ahead = self._ahead_tsc.get(name, 0)
+            there = {at: arguments[at] + ahead for at in BOUNDS if at in arguments}
+            with self._answering():
+                own = one.control.request(cmd, **(arguments | there))["segments"]
+            for replica in (replica for replicas in own.values() for replica in replicas):
+                replica["cpu"] += one.first
+            reply["segments"] = {**reply["segments"], **own}
         return reply
 
     def exposed(self) -> Mapping[str, str]:
@@ -273,16 +300,18 @@ class PodEngines(RunningEngine):
         """All are asked before the first answer is awaited."""
         try:
             with self.turn:
-                controls = [one.control for one in self.engines.values()]
-                for control in controls:
-                    assert control is not None
+                controls = {n: one.control for n, one in self.engines.items() if one.control}
+                for control in controls.values():
                     control.send("read")
-                first, *others = (c.receive_as("read", EngineCounts) for c in controls if c)
+                counts = {n: c.receive_as("read", EngineCounts) for n, c in controls.items()}
         except ControlLost:
             raise self._gone() from None
-        for one in others:
-            first = beside(first, one)
-        return first.model_copy(update={"missing": self._missing(first)})
+        whole = counts[TESTER]
+        self._ahead_tsc = {n: counts[n].tsc - whole.tsc for n, _ in self._elsewhere()}
+        for name, one in counts.items():
+            if name != TESTER:
+                whole = beside(whole, renumbered(one, self.engines[name].first))
+        return whole.model_copy(update={"missing": self._missing(whole)})
 
     def places(self) -> dict[str, PodPlace]:
         """Where each pod is, and what it got there."""

@@ -33,7 +33,7 @@ Body = Mapping[str, object]
 
 CHAIN = "headrace.io/chain"
 CONTAINER = "vnf"
-_NETWORKS = "k8s.v1.cni.cncf.io/networks"  # Network Plumbing Working Group, multi-net-spec 1.3
+NETWORKS = "k8s.v1.cni.cncf.io/networks"  # Network Plumbing Working Group, multi-net-spec 1.3
 _RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
 _CNI_VERSION = "1.0.0"
 _CLAIM = "functions"  # a pod's claim of devices, and what it requests
@@ -184,18 +184,7 @@ class _Objects:
 
     def _definition(self, name: str, plugins: Sequence[Body]) -> Body:
         annotations = {_RESOURCE: self.network.resource} if self.network.kind == "sriov" else {}
-        metadata: dict[str, object] = {
-            "name": name, "namespace": self.namespace, "labels": self._labels(),
-        }  # fmt: skip
-        if annotations:
-            metadata["annotations"] = annotations
-        config = {"cniVersion": _CNI_VERSION, "name": f"{self.tag}-{name}", "plugins": plugins}
-        return {
-            "apiVersion": "k8s.cni.cncf.io/v1",
-            "kind": "NetworkAttachmentDefinition",
-            "metadata": metadata,
-            "spec": {"config": json.dumps(config)},
-        }
+        return network(self.namespace, name, f"{self.tag}-{name}", plugins, annotations)
 
     def _joined(self, lan: str, interface: str) -> dict[str, object]:
         """The plugin that makes an interface of one LAN."""
@@ -284,7 +273,7 @@ class _Objects:
                 "name": node.name,
                 "namespace": self.namespace,
                 "labels": {**self._labels(), "headrace.io/vnf": node.vnf},
-                "annotations": {_NETWORKS: json.dumps(networks)},
+                "annotations": {NETWORKS: json.dumps(networks)},
             },
             "spec": self._pod_spec(node, [names for _, names in watching]),
         }
@@ -393,6 +382,27 @@ def _merging(mirror: str) -> list[str]:
         f"tc qdisc replace dev {_SECOND} clsact",
         f"tc filter add dev {_SECOND} ingress {_ALL} ingress redirect dev {mirror}",
     ]
+
+
+def network(
+    namespace: str,
+    name: str,
+    cni: str,
+    plugins: Sequence[Body],
+    annotations: Mapping[str, str] | None = None,
+) -> Body:
+    """An attachment to a network, which CNI calls `cni`."""
+    labels = {**MANAGED, CHAIN: namespace}
+    metadata: dict[str, object] = {"name": name, "namespace": namespace, "labels": labels}
+    if annotations:
+        metadata["annotations"] = annotations
+    config = {"cniVersion": _CNI_VERSION, "name": cni, "plugins": plugins}
+    return {
+        "apiVersion": "k8s.cni.cncf.io/v1",
+        "kind": "NetworkAttachmentDefinition",
+        "metadata": metadata,
+        "spec": {"config": json.dumps(config)},
+    }
 
 
 def rights(capabilities: Sequence[str]) -> Body:

@@ -12,6 +12,8 @@ from headrace.ground.contract import AboutCluster
 from headrace.host.cluster import Cluster
 from headrace.spec.kubernetes import Kubernetes
 
+HUGEPAGES = "hugepages-2Mi"  # what kubelets call those of 2 MB
+
 
 class ClusterNodes:
     """The cluster of a study, and which of its nodes take points. Asked when it is first needed."""
@@ -44,15 +46,31 @@ class ClusterNodes:
         """Whole ones that nodes have for pods, in all; at least one."""
         return max(1, sum(int(cores(str(n["status"]["allocatable"]["cpu"]))) for n in self._taking))
 
-    def of(self, number: int) -> str:
-        """The node of a point, in turn."""
-        nodes = self._given.nodes or tuple(sorted(self.ready))
+    def of(self, number: int, apart: str | None = None) -> str:
+        """The node of a point, in turn; `apart`: one that takes none unless it is named."""
+        nodes = self._given.nodes or tuple(sorted(set(self.ready) - {apart}))
         if unknown := [node for node in nodes if node not in self.ready]:
             allowed = ", ".join(sorted(self.ready)) or "none is ready"
             raise bad_value("ground.kubernetes.nodes", unknown[0], allowed=allowed)
         if not nodes:
-            raise HeadraceError(f"Kubernetes: {self.cluster.server}: no node is ready")
+            beside = "" if apart is None else f" beside {apart}"
+            raise HeadraceError(f"Kubernetes: {self.cluster.server}: no node{beside} is ready")
         return nodes[number % len(nodes)]
+
+    def has(self, node: str) -> str:
+        """The node, once it is known to be ready; `place` names it."""
+        if node not in self.ready:
+            allowed = ", ".join(sorted(self.ready)) or "none is ready"
+            raise bad_value("ground.kubernetes.place", node, allowed=allowed)
+        return node
+
+    def hugepages(self) -> list[str]:
+        """Nodes that have some of 2 MB to give to pods."""
+        return [
+            node["metadata"]["name"]
+            for node in self._taking
+            if node["status"]["allocatable"].get(HUGEPAGES, "0") != "0"
+        ]
 
     def about(self, info: EngineInfo | None = None) -> AboutCluster:
         """`info`: of the tester's engine, if there is one."""

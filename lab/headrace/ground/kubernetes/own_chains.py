@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chains of headrace's own functions on a cluster: the tester and each segment a pod, joined by
-memif or vhost-user on one node."""
+memif or vhost-user on one node; the tester perhaps on another one, by devices that pods are
+given."""
 
 from __future__ import annotations
 
@@ -8,24 +9,26 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from headrace.collect.collector import Targets
 from headrace.collect.elsewhere import Elsewhere
 from headrace.engine.describe import describe
 from headrace.engine.engine import EngineRefused
 from headrace.engine.place import PlacedSegment, Placement
-from headrace.engine.plan_compiler import check_nodes, compile_plan, direct_plan
+from headrace.engine.plan_compiler import check_nodes, compile_plan, direct_plan, paths
 from headrace.engine.plan_document import Plan
 from headrace.engine.reading import Reading
 from headrace.engine.running import RunningEngine
 from headrace.engine.traffic import refusal
+from headrace.errors import BadInput, bad_value
 from headrace.ground import catalogue
 from headrace.ground.contract import AboutCluster, Checked, Site
 from headrace.ground.engine_check import PlanCheck, input_files
 from headrace.ground.floor import Floor, Floors
 from headrace.ground.inline import DeployedEngine, EnginePoint, engine_of, policy_drops
 from headrace.ground.kubernetes.agents import agents_on
-from headrace.ground.kubernetes.cut import TESTER, PlanCut, Wire, cut, on_cpus, pod_of
+from headrace.ground.kubernetes.cut import SIDES, TESTER, PlanCut, Wire, cut, on_cpus, pod_of
 from headrace.ground.kubernetes.engine_manifests import (
     OWN,
     EnginePods,
@@ -34,10 +37,12 @@ from headrace.ground.kubernetes.engine_manifests import (
 )
 from headrace.ground.kubernetes.engine_pods import PodEngine, PodEngines
 from headrace.ground.kubernetes.nodes import ClusterNodes, in_registry
+from headrace.ground.kubernetes.own_refusals import refuse, refuse_devices, without_pages
 from headrace.ground.kubernetes.places import note
 from headrace.ground.kubernetes.pods import namespace_of
 from headrace.ground.kubernetes.waiting import make, wait_ready
 from headrace.ground.wired.ground import with_ports
+from headrace.ground.wired.there import LCORES
 from headrace.host.cluster_owned import Sweep, owned
 from headrace.host.ledger import Ledger
 from headrace.host.programs import find_engine
@@ -82,7 +87,7 @@ class EnginePodsPoint(EnginePoint):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        return (*super().labels, "hosting-pod", f"port-{self.given.link}")
+        return (*super().labels, "hosting-pod", *(f"port-{kind}" for kind in self.cut.kinds))
 
     def hosting_of(self, segment: str) -> str:
         return "inline" if pod_of(segment) not in self.cut.plans else "pod"
@@ -91,18 +96,38 @@ class EnginePodsPoint(EnginePoint):
     def _image(self) -> str:
         return in_registry(catalogue.find("headrace").image, self.given.registry)
 
-    def _how(self, node: str) -> EnginePods:
+    @property
+    def apart(self) -> bool:
+        """Whether the tester and the chain are joined by the nodes' devices."""
+        return self.given.network is not None
+
+    def _nodes(self) -> dict[str, str]:
+        """The node of each pod."""
+        own = self.given.place.get(TESTER)
+        chain = self.nodes.of(self.number, own if self.apart else None)
+        at = dict.fromkeys(self.cut.plans, chain)
+        if own is not None:
+            at[TESTER] = self.nodes.has(own)
+        if at[TESTER] != chain and not self.apart:
+            raise bad_value(
+                "ground.kubernetes.place", own,
+                allowed=f"{chain}, where the chain is, unless network host-device joins both",
+            )  # fmt: skip
+        return at
+
+    def _how(self, nodes: Mapping[str, str]) -> EnginePods:
         deployment = self.experiment.study.deployment
         exclusive = dict.fromkeys(self.cut.plans, self.given.cpus)
         exclusive |= {name: n for name, n in self.given.pod_cpus.items() if name in exclusive}
         return EnginePods(
             namespace=namespace_of(self.study.name),
             image=self._image,
-            node=node,
+            nodes=nodes,
             cpus=exclusive,
             memory_mb=deployment.memory_mb,
             hugepages=deployment.hugepages is True,
             privileged=self.given.privileged,
+            devices=self.given.devices,
         )
 
     @contextlib.contextmanager
@@ -134,17 +159,21 @@ class EnginePodsPoint(EnginePoint):
 
     def _pods(self, site: Site, ledger: Ledger) -> dict[str, PodEngine]:
         """Up, with the files that their functions read."""
-        cluster, node = self.nodes.cluster, self.nodes.of(self.number)
-        how = self._how(node)
+        cluster, nodes = self.nodes.cluster, self._nodes()
+        how, every = self._how(nodes), tuple(sorted(set(nodes.values())))
         with site.stopwatch.phase("waiting for pods"):
-            sweep = Sweep(nodes=(node,), image=how.image, folder=folder_of(how.namespace))
+            sweep = Sweep(nodes=every, image=how.image, folder=folder_of(how.namespace))
             line = owned(cluster, how.namespace, sweep, agents=self.given.agent is not None)
             ledger.note("cluster", line)
             make(cluster, how.namespace, engine_manifests(self.cut, how))
             where = wait_ready(cluster, how.namespace, len(self.cut.plans), _READY_S)
         engines = {
-            pod: PodEngine(cluster, how.namespace, pod, where[pod]) for pod in self.cut.plans
-        }
+            pod: PodEngine(
+                cluster, how.namespace, pod, where[pod],
+                0 if where[pod] == where[TESTER] else LCORES,
+            )
+            for pod in self.cut.plans
+        }  # fmt: skip
         for local, inside in self._places().items():
             data = Path(local).read_bytes()
             for one in engines.values():
@@ -223,6 +252,10 @@ class DeployedPods(DeployedEngine):
     def about(self) -> AboutCluster:
         return self.point.nodes.about(self.engine.info())
 
+    @property
+    def hugepages(self) -> bool:
+        return self.point.study.deployment.hugepages is True
+
     def parts(self) -> Targets:
         return Targets()
 
@@ -230,12 +263,18 @@ class DeployedPods(DeployedEngine):
     def notes(self) -> Sequence[str]:
         engine = self.engine
         assert isinstance(engine, PodEngines)
-        nodes = sorted({one.node for one in engine.engines.values()})
-        return (f"{', '.join(nodes)}: {', '.join(engine.engines)}",)
+        by_node: dict[str, list[str]] = {}
+        for name, one in engine.engines.items():
+            by_node.setdefault(one.node, []).append(name)
+        apart = [one.node for one in engine.engines.values() if one.first]
+        own = (f"lcores from {LCORES} on are {node}'s" for node in dict.fromkeys(apart))
+        return (*(f"{node}: {', '.join(pods)}" for node, pods in by_node.items()), *own)
 
     def seen(self, observation: Observation, reading: Reading) -> Observation:
-        """Its ports are memory that the chain's pods share, and are to empty."""
-        return with_ports(observation, *self._ends(observation), "chain")
+        """Its ports are memory that the chain's pods share, and are to empty; or devices, and what
+        these did not take never reached the chain."""
+        kept_by: Literal["tester", "chain"] = "tester" if self.point.apart else "chain"
+        return with_ports(observation, *self._ends(observation), kept_by)
 
     def _ends(self, observation: Observation) -> tuple[set[str], set[str]]:
         """The tester's ports by which these directions leave it and come back."""
@@ -257,19 +296,29 @@ class PodChains:
         description = describe(find_engine())
         check, floors = PlanCheck(doc, description), Floors()
         points: list[EnginePodsPoint] = []
+        left_out: list[str] = []
+        lacking = self._nodes.lacking()
         for experiment in expand(doc):
-            _refuse(experiment, doc, self._given)
+            refuse(experiment, doc, self._given)
+            if lacking is None and (why := without_pages(experiment, self._nodes)) is not None:
+                left_out.append(why)
+                continue
             check_nodes(experiment, doc, description)
             files = input_files([experiment], doc, description)
             points.append(self._point(experiment, check, floors, len(points), files))
+        if not points:
+            raise BadInput(f"{doc.place}: {left_out[0]}")
         inputs = {name: file for point in points for name, file in point.files.items()}
         return Checked(
             points,
             inputs,
             None,
             interleaved=False,
-            notes=["lcores that are named before the pods run stand for those that they will have"],
-            lacking=self._nodes.lacking(),
+            notes=[
+                "lcores that are named before the pods run stand for those that they will have",
+                *(f"left out: {why}" for why in dict.fromkeys(left_out)),
+            ],
+            lacking=lacking,
         )
 
     def _point(
@@ -283,7 +332,10 @@ class PodChains:
         doc, description = check.doc, check.description
         placement, engine = _placed(experiment), engine_of(experiment)
         whole = compile_plan(experiment, placement, description, doc, engine)
-        parts = cut(whole, self._given.link)
+        parts = cut(whole, self._given.link, _sides(experiment, self._given))
+        if (asked := experiment.study.deployment.mbufs) is not None:
+            parts = parts.with_buffers(asked)
+        refuse_devices(parts, experiment, doc, self._given)
         for plan in parts.plans.values():
             check.check(plan, experiment)
         return EnginePodsPoint(
@@ -292,6 +344,18 @@ class PodChains:
             policy_drops(experiment, description), floors=floors,
             cut=parts, given=self._given, nodes=self._nodes, number=number, files=files,
         )  # fmt: skip
+
+
+def _sides(experiment: Experiment, given: Kubernetes) -> dict[str, str]:
+    """By which side of the chain each ring from and to the tester goes, where that is apart."""
+    if given.network is None:
+        return {}
+    there, back = SIDES
+    sides: dict[str, str] = {}
+    for way in paths(experiment):
+        ends = (there, back) if way.direction == "forward" else (back, there)
+        sides |= dict(zip((way.wire, way.back), ends, strict=True))
+    return sides
 
 
 def _placed(experiment: Experiment) -> Placement:
@@ -304,49 +368,3 @@ def _placed(experiment: Experiment) -> Placement:
         PlacedSegment(f"vnf{i}", tuple(group), (i,)) for i, group in enumerate(groups, 1)
     )
     return Placement(0, 0, segments, ())
-
-
-def _refuse(experiment: Experiment, doc: Document, given: Kubernetes) -> None:
-    """What pods cannot have, by its place in the spec."""
-    deployment, execution = experiment.study.deployment, experiment.execution
-    on = "on Kubernetes"
-    if experiment.study.testbed is not None:
-        raise doc.error(("testbed",), f"{on} pods are joined on one node; allowed: no testbed")
-    if experiment.hosting.kind not in ("inline", "container"):
-        raise doc.error(
-            ("deployment", "hosting"),
-            f"{on} each segment is a pod; allowed: inline, container",
-            value=experiment.hosting.kind,
-        )
-    if more := sorted(experiment.hosting.model_fields_set - {"kind"}):
-        raise doc.error(
-            ("deployment", "hosting", more[0]),
-            f"{on} a pod's CPUs are ground.kubernetes.cpus; allowed of hosting: kind",
-        )
-    if deployment.network != "veb":
-        raise doc.error(
-            ("deployment", "network"),
-            f"{on} pods are joined by memif or vhost-user; allowed: ground.kubernetes.link",
-            value=deployment.network,
-        )
-    if given.link == "vhost-user" and deployment.hugepages is True:
-        raise doc.error(
-            ("deployment", "hugepages"),
-            "a pod's memory on hugepages is in more files than vhost-user hands over; allowed with "
-            "ground.kubernetes.link vhost-user: false",
-        )
-    told = deployment.lcores
-    if told.traffic or told.chain or execution.lcores is not None:
-        raise doc.error(
-            ("deployment", "lcores"),
-            f"{on} kubelets give out CPUs; allowed: ground.kubernetes.cpus",
-        )
-    if set(execution.replicas or ()) - {1} or execution.parallel:
-        raise doc.error(
-            ("deployment", "execution"), f"a pod has one lcore {on}; allowed: one replica of each"
-        )
-    if deployment.foreign or deployment.build or deployment.functions:
-        raise doc.error(
-            ("deployment",),
-            f"{on} engines are the image's; allowed: headrace and its own functions",
-        )

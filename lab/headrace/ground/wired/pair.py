@@ -23,7 +23,7 @@ from headrace.spec.testbed import Device, Testbed
 
 TESTER = "tester"
 _TID_BITS = 32  # more than a thread's number has
-_BOUNDS = ("since", "until")  # of a request for slices, by the clock of who is asked
+BOUNDS = ("since", "until")  # of a request for slices, by the clock of who is asked
 _CLOCKS_DIFFER = 1e-3  # the share from which on cycles of two servers are not the same
 # Where no CPUID leaf tells a TSC's rate DPDK measures it, and rounds to this (get_tsc_freq): of one
 # clock two engines may make neighbouring steps.
@@ -163,7 +163,7 @@ class WiredEngines(RunningEngine):
         reply = self.tester.request(cmd, **arguments)
         for name, one in self.chain.items() if cmd == "slices" else ():
             ahead = self._apart_tsc.get(name, 0)
-            there = {at: arguments[at] + ahead for at in _BOUNDS if at in arguments}
+            there = {at: arguments[at] + ahead for at in BOUNDS if at in arguments}
             own = one.request(cmd, **(arguments | there))
             reply["segments"] = {**reply["segments"], **own["segments"]}
         return reply
