@@ -11,14 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from MLRsearch import (
+from headrace.measure.mlrsearch import (
     AbstractMeasurer,
     Config,
     MeasurementResult,
     MultipleLossRatioSearch,
     SearchGoal,
 )
-
 from headrace.measure.outcome import GoalOutcome, GoalSample, Limits, Measure, Observe, Outcome
 from headrace.spec.measure import GoalSpec
 

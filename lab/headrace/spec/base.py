@@ -19,7 +19,11 @@ class Spec(BaseModel):
     """Frozen, as a spec states what was asked; strict about keys, as a typo must not pass."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        validate_default=True,
+        defer_build=True,
     )
 
 
