@@ -102,12 +102,12 @@ def test_64_graphs_killed_twice_equal_those_that_were_not(
     assert points[0] == points[1]
 
 
-# An image in which one point's command fails, one's ends as if killed each time, and one's takes
-# long enough to lose its pod.
+# An image in which one point's command fails, one's wants more memory than its limit each time, and
+# one's takes long enough to lose its pod.
 FAILING = """FROM {image}
 RUN printf '%s\\n' '#!/bin/sh' 'case "$*" in' \\
     '*"--point 2 "*) echo "headrace: no luck today" >&2; exit 3;;' \\
-    '*"--point 4 "*) exit 137;;' \\
+    '*"--point 4 "*) exec python3 -c "bytes(1) + bytes([7]) * (2 << 30)";;' \\
     '*"--point 5 "*) sleep 15;;' \\
     'esac' 'exec python3 -m headrace "$@"' >/usr/bin/headrace
 """
@@ -157,7 +157,7 @@ def test_others_go_on_where_jobs_fail_and_it_is_resumed(
     assert done.stderr.splitlines()[-1] == "headrace: points that failed: 2, 4"
     points = {one["key"]: one for one in json.loads(done.stdout)["points"]}
     assert points["2"]["failed"] == "no luck today"
-    assert "its container command ended (Error, exit status 137)" in points["4"]["failed"]
+    assert "its container command ended (OOMKilled, exit status 137)" in points["4"]["failed"]
     assert complete(folder) == {"1-1", "3-1", "5-1", "6-1"}
     assert cluster.left() == {}
     before = {name: (folder / name / "status.json").stat().st_mtime_ns for name in complete(folder)}
