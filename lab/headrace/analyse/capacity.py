@@ -27,15 +27,16 @@ PAUSED = 0.001  # of a trial: worth a word
 HELD_UP = 0.05  # of a trial: an lcore away for longer has costs that are mostly waiting
 ROUNDING = 1e-9  # of the busy time: no cost of its own
 
-CostKind = Literal["nf", "links", "loop"]
-
+CostKind = Literal["nf", "links", "loop", "tester", "away", "idle", "unknown"]
 
 # The audit's checks for lcores that did not run.
 HELD_CHECKS = frozenset({"preemption", "standstill"})
 
 
-class CapacityCost(Record):
-    """Cycles per packet that enters the part."""
+class CycleCost(Record):
+    """Cycles per packet: of a part, per packet that enters it; of an lcore, per packet that the
+    chain carries. Only lcores have these: `tester`: source and sink; `away`: somebody else had the
+    lcore; `unknown`: it was away for so long that its counters do not tell the rest."""
 
     name: str
     kind: CostKind
@@ -50,7 +51,7 @@ class Part(Record):
     cpus: tuple[int, ...]
     nfs: tuple[str, ...] = ()
     shares_cpu_with: tuple[str, ...] = ()
-    costs: tuple[CapacityCost, ...] = ()
+    costs: tuple[CycleCost, ...] = ()
     cycles_per_packet: float | None = None
     capacity_pps: float | None = None
     utilisation: float | None = None  # of its busiest lcore
@@ -164,7 +165,7 @@ def _known(sampled: PartCapacity | None, held: float | None, counted: float | No
     return counted if held is None else None
 
 
-def costs_of(replicas: Sequence[ReplicaReading], nfs: Sequence[str]) -> tuple[CapacityCost, ...]:
+def costs_of(replicas: Sequence[ReplicaReading], nfs: Sequence[str]) -> tuple[CycleCost, ...]:
     """Per packet into the segment; an NF that only some packets visit costs its share."""
     packets = sum(r.packets_in for r in replicas)
     if not packets:
@@ -173,18 +174,18 @@ def costs_of(replicas: Sequence[ReplicaReading], nfs: Sequence[str]) -> tuple[Ca
     for nf in dict.fromkeys([*nfs, *(n for r in replicas for n in r.nfs)]):
         readings = [(r.nfs[nf], r.sampled_share) for r in replicas if nf in r.nfs]
         total = sum((n.cycles_per_packet or 0.0) * n.packets_in * share for n, share in readings)
-        costs.append(CapacityCost(name=nf, kind="nf", cycles=total / packets))
+        costs.append(CycleCost(name=nf, kind="nf", cycles=total / packets))
     fast = [(r.fastpath, r.packets_in * r.sampled_share) for r in replicas if r.fastpath]
     if fast:
         total = sum((f.cycles_per_packet or 0.0) * n for f, n in fast)
-        costs.append(CapacityCost(name="fast path", kind="loop", cycles=total / packets))
+        costs.append(CycleCost(name="fast path", kind="loop", cycles=total / packets))
     total = sum((r.io_cycles_per_packet or 0.0) * r.packets_in * r.sampled_share for r in replicas)
-    costs.append(CapacityCost(name="links", kind="links", cycles=total / packets))
+    costs.append(CycleCost(name="links", kind="links", cycles=total / packets))
     # Busy time that no NF and no link accounts for: classification, splitting, accounting.
     busy = sum(r.ops_cycles for r in replicas) / packets
     rest = busy - sum(c.cycles for c in costs)
     if rest > ROUNDING * busy:
-        costs.append(CapacityCost(name="loop", kind="loop", cycles=rest))
+        costs.append(CycleCost(name="loop", kind="loop", cycles=rest))
     return tuple(costs)
 
 

@@ -23,7 +23,8 @@ from headrace.record.verdict import Audit, Finding, Verdict
 from headrace.report.claims import sections as claims_section
 from headrace.report.document_model import Table
 from headrace.spec import document
-from headrace.spec.calibration import Calibration, Figure
+from headrace.spec.base import MedianRange
+from headrace.spec.calibration import Calibration
 from headrace.spec.claim import Claim
 
 RATE = "SELECT median(throughput_pps) FROM results WHERE execution = '{}'"
@@ -268,8 +269,8 @@ def test_claims_of_a_run_that_ended_before_any_result_are_not_comparable(tmp_pat
 
 
 def calibration() -> Calibration:
-    def figure(value: float) -> Figure:
-        return Figure(median=value, min=value, max=value)
+    def figure(value: float) -> MedianRange:
+        return MedianRange(median=value, min=value, max=value)
 
     transfer = {"from": 0, "to": 1, "clean": figure(90), "modified": figure(95), "own": figure(5)}
     quantiles = {"count": 1, "p50": 1, "p99": 1, "max": 1}

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from headrace.analyse.bottleneck import Pipe
-from headrace.analyse.capacity import carried_pps
-from headrace.analyse.lcores import Lcore, LcoreCost, lcores_of
+from headrace.analyse.capacity import CycleCost, carried_pps
+from headrace.analyse.lcores import Lcore, lcores_of
 from headrace.analyse.paired import Turns, paired
 from headrace.analyse.summary import Summary
 from headrace.analyse.units import ns, plural, pps, significant
@@ -346,7 +346,7 @@ def _limits(tied: Sequence[Standing]) -> str:
     return f"; what limits them: {', '.join(parts)}"
 
 
-def _costs(lcore: Lcore) -> list[LcoreCost]:
+def _costs(lcore: Lcore) -> list[CycleCost]:
     return [c for c in lcore.spent if c.kind in ("nf", "links", "loop")]
 
 

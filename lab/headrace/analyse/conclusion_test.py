@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from headrace.analyse.bottleneck import pipe
+from headrace.analyse.capacity import CycleCost
 from headrace.analyse.conclusion import Conclusion, Standing, _why, conclude
-from headrace.analyse.lcores import Lcore, LcoreCost, folded, lcores_of
+from headrace.analyse.lcores import Lcore, folded, lcores_of
 from headrace.analyse.report import report
 from headrace.analyse.summary import summarise
 from headrace.analyse.units import significant
@@ -267,8 +268,8 @@ def test_what_one_cost_saves_and_others_take_back_adds_up() -> None:
 
     def standing(name: str, links: float, work: float) -> Standing:
         spent = (
-            LcoreCost(name="links", kind="links", cycles=links),
-            LcoreCost(name="acl", kind="nf", cycles=work),
+            CycleCost(name="links", kind="links", cycles=links),
+            CycleCost(name="acl", kind="nf", cycles=work),
         )
         lcore = Lcore(cpu=1, segments=("chain",), chain=True, spent=spent)
         figure = Interval(value=1e6, low=1e6, high=1e6)

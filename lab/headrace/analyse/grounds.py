@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -141,9 +140,3 @@ def side_by_side(grounds: Sequence[GroundResults]) -> dict[str, Group]:
         for name, group in parts_of(ground, "groups", Group).items():
             groups.setdefault(name, group)
     return groups
-
-
-def middle(values: Sequence[float | None]) -> float | None:
-    """The median of those that are known."""
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None

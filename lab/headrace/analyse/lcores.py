@@ -5,23 +5,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Literal
 
-from headrace.analyse.capacity import PAUSED, carried_pps, costs_of, parts_of
+from headrace.analyse.capacity import PAUSED, CostKind, CycleCost, carried_pps, costs_of, parts_of
 from headrace.record.counters import Counters, ReplicaReading
 from headrace.record.frozen import Record
 from headrace.record.rows import Measurement
-
-Kind = Literal["nf", "links", "loop", "tester", "away", "idle", "unknown"]
-
-
-class LcoreCost(Record):
-    """Cycles per packet that the chain carries. `tester`: of source and sink. `away`: somebody else
-    had the lcore. `unknown`: it was away for so long that its counters do not tell the rest."""
-
-    name: str
-    kind: Kind
-    cycles: float
 
 
 class Lcore(Record):
@@ -31,7 +19,7 @@ class Lcore(Record):
     cpu: int
     segments: tuple[str, ...]
     chain: bool  # runs a part of the chain, not the tester alone
-    spent: tuple[LcoreCost, ...]
+    spent: tuple[CycleCost, ...]
     alike: int = 1  # lcores that do the same, of which this one has the least left
 
     @property
@@ -73,13 +61,13 @@ def _lcore(cpu: int, at: Measurement, counters: Counters, budget: float) -> Lcor
     # Several threads on one CPU wait for one another: what each was kept from is the others' work.
     away = workers[0].away if len(workers) == 1 else 0.0
     spent = [
-        LcoreCost(name=name, kind=kind, cycles=share * busy * budget)
+        CycleCost(name=name, kind=kind, cycles=share * busy * budget)
         for (name, kind), share in _shares(cpu, at, counters).items()
     ]
     if away >= PAUSED:
-        spent.append(LcoreCost(name="away", kind="away", cycles=away * budget))
+        spent.append(CycleCost(name="away", kind="away", cycles=away * budget))
     if (idle := 1 - busy - away) > PAUSED:
-        spent.append(LcoreCost(name="idle", kind="idle", cycles=idle * budget))
+        spent.append(CycleCost(name="idle", kind="idle", cycles=idle * budget))
     return Lcore(
         cpu=cpu,
         segments=tuple(s.name for s in segments),
@@ -88,17 +76,17 @@ def _lcore(cpu: int, at: Measurement, counters: Counters, budget: float) -> Lcor
     )
 
 
-def _shares(cpu: int, at: Measurement, counters: Counters) -> dict[tuple[str, Kind], float]:
+def _shares(cpu: int, at: Measurement, counters: Counters) -> dict[tuple[str, CostKind], float]:
     """What each takes of the lcore's busy time; the functions first."""
     held = {p.name for p in parts_of(at) if p.held_up}
     roles = {s.name: s.role for s in at.segments}
-    cycles: dict[tuple[str, Kind], float] = defaultdict(float)
+    cycles: dict[tuple[str, CostKind], float] = defaultdict(float)
     for replica in (r for r in counters.replicas if r.cpu == cpu):
         role = roles.get(replica.segment, "chain")
         for name, kind, each in _of_replica(replica, role, replica.segment in held):
             cycles[name, kind] += each
     total = sum(cycles.values())
-    order: tuple[Kind, ...] = ("tester", "nf", "links", "loop", "unknown")
+    order: tuple[CostKind, ...] = ("tester", "nf", "links", "loop", "unknown")
     return {
         key: value / total
         for key, value in sorted(cycles.items(), key=lambda item: order.index(item[0][1]))
@@ -106,7 +94,7 @@ def _shares(cpu: int, at: Measurement, counters: Counters) -> dict[tuple[str, Ki
     }
 
 
-def _of_replica(r: ReplicaReading, role: str, held: bool) -> list[tuple[str, Kind, float]]:
+def _of_replica(r: ReplicaReading, role: str, held: bool) -> list[tuple[str, CostKind, float]]:
     if role != "chain":
         return [(r.segment, "tester", float(r.ops_cycles))]
     if held:

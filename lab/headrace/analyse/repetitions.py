@@ -6,7 +6,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 
-from headrace.analyse.capacity import CapacityCost, Part, carried_pps, parts_of
+from headrace.analyse.capacity import CycleCost, Part, carried_pps, parts_of
 from headrace.analyse.units import percent
 from headrace.record.estimates import Interval, PartCapacity
 from headrace.record.rows import Measurement
@@ -95,7 +95,7 @@ def _join(parts: Sequence[Part], proof_pps: float) -> Part:
         return longest.model_copy(update={"rings": rings, "drops": drops})
     costs = _costs([p.costs for p in ran if p.costs])
     sampled = [p.sampled for p in ran if p.sampled is not None]
-    capacity = _median(p.capacity_pps for p in ran)
+    capacity = median_known(p.capacity_pps for p in ran)
     if len(sampled) == len(ran):
         middle = _middle(sampled)
         again = {"sampled": middle, "capacity_pps": middle.pps.value}
@@ -107,22 +107,22 @@ def _join(parts: Sequence[Part], proof_pps: float) -> Part:
             "costs": costs,
             "cycles_per_packet": sum(c.cycles for c in costs) or None,
             **again,
-            "burst": _median(p.burst for p in ran),
-            "full_burst_cycles": _median(p.full_burst_cycles for p in ran),
-            "paused": _median(p.paused for p in ran),
-            "utilisation": _median(p.utilisation for p in ran),
-            "share_of_busiest": _median(p.share_of_busiest for p in ran),
-            "share_of_lcore": _median(p.share_of_lcore for p in ran),
+            "burst": median_known(p.burst for p in ran),
+            "full_burst_cycles": median_known(p.full_burst_cycles for p in ran),
+            "paused": median_known(p.paused for p in ran),
+            "utilisation": median_known(p.utilisation for p in ran),
+            "share_of_busiest": median_known(p.share_of_busiest for p in ran),
+            "share_of_lcore": median_known(p.share_of_lcore for p in ran),
             "rings": rings,
             "drops": drops,
         }
     )
 
 
-def _costs(each: Sequence[tuple[CapacityCost, ...]]) -> tuple[CapacityCost, ...]:
+def _costs(each: Sequence[tuple[CycleCost, ...]]) -> tuple[CycleCost, ...]:
     names = dict.fromkeys((c.name, c.kind) for costs in each for c in costs)
     return tuple(
-        CapacityCost(
+        CycleCost(
             name=name,
             kind=kind,
             cycles=statistics.median(
@@ -155,7 +155,8 @@ def _between(a: Interval, b: Interval) -> Interval:
     return Interval(value=(a.value + b.value) / 2, low=min(a.low, b.low), high=max(a.high, b.high))
 
 
-def _median(values: Iterable[float | None]) -> float | None:
+def median_known(values: Iterable[float | None]) -> float | None:
+    """The median of those that are known."""
     known = [v for v in values if v is not None]
     return statistics.median(known) if known else None
 

@@ -18,24 +18,18 @@ from headrace.collect.collector import Collector, MetricValue
 from headrace.collect.stack.result import StackTrace
 from headrace.errors import HeadraceError
 from headrace.record.frozen import Record
+from headrace.record.sampled import ReadableLayer
 from headrace.spec.collect import Layer
 
 A = TypeVar("A", bound=Record)
 Number = Annotated[float, Field(allow_inf_nan=False)]  # JSON of Python's has others
 
 
-class LayerThere(Record):
-    """Whether a layer can be read there."""
-
-    refused: str | None = None
-    absent: dict[str, str] = Field(default_factory=dict)
-
-
 class LayersThere(Record):
     """What an agent answers to `watch`."""
 
     ok: Literal[True]
-    layers: dict[Layer, LayerThere]
+    layers: dict[Layer, ReadableLayer]
 
 
 class SampleThere(Record):
@@ -98,7 +92,7 @@ class RefusedElsewhere:
 
     def collectors(self, layers: Collection[Layer]) -> Sequence[Collector]:
         return [
-            ElsewhereCollector(layer, {}, {"": LayerThere(refused=self._why)}, ())
+            ElsewhereCollector(layer, {}, {"": ReadableLayer(refused=self._why)}, ())
             for layer in layers
         ]
 
@@ -114,7 +108,7 @@ class ElsewhereCollector:
         self,
         layer: Layer,
         agents: Mapping[str, AskedAgent],
-        there: Mapping[str, LayerThere],
+        there: Mapping[str, ReadableLayer],
         own: Collection[str],
     ) -> None:
         """`own`: names of what belongs to the experiment."""

@@ -14,18 +14,13 @@ import pytest
 
 from headrace.collect import Targets, virtualization
 from headrace.collect import served as served_module
-from headrace.collect.elsewhere import (
-    A,
-    ElsewhereCollector,
-    LayersThere,
-    LayerThere,
-    RefusedElsewhere,
-)
+from headrace.collect.elsewhere import A, ElsewhereCollector, LayersThere, RefusedElsewhere
 from headrace.collect.sampler import Sampler
 from headrace.collect.samples import Samples
 from headrace.collect.served import ServedLayers
 from headrace.collect.watch import STACK_ABSENT, watching
 from headrace.errors import BadInput, HeadraceError
+from headrace.record.sampled import ReadableLayer
 from headrace.spec.collect import Collect
 
 ID = "0123456789abcdef" * 4
@@ -133,7 +128,7 @@ def test_an_agent_that_answers_wrongly_is_left_out_and_said(line: str, tmp_path:
     """The other one's samples, and the run, go on."""
     good = '{"ok": true, "cpu_ns": 1, "values": [["forks", "", 5, "counter"]]}'
     agents = {"bad": Here(lambda asked: line), "good": Here(lambda asked: good)}
-    there = dict.fromkeys(agents, LayerThere())
+    there = dict.fromkeys(agents, ReadableLayer())
     with Sampler([ElsewhereCollector("os", agents, there, ())], tmp_path, 0.01):
         pass
     samples = Samples(tmp_path)
@@ -152,7 +147,7 @@ def test_a_cluster_that_forbids_agents_is_said_and_the_measurement_goes_on(tmp_p
 
 
 def test_two_servers_that_differ_are_told_apart() -> None:
-    there = {"a": LayerThere(absent={"ipc": "no PMU"}), "b": LayerThere(refused="no /proc")}
+    there = {"a": ReadableLayer(absent={"ipc": "no PMU"}), "b": ReadableLayer(refused="no /proc")}
     agents = dict.fromkeys(there, Here(lambda asked: ""))
     one = ElsewhereCollector("hardware", agents, there, ())
     assert one.refusal() is None

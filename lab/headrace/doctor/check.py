@@ -8,7 +8,6 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from headrace.record.frozen import Record
@@ -51,13 +50,6 @@ class Examination(Record):
     ready: bool  # headrace can measure here
     checks: tuple[DoctorCheck, ...]
     mend: tuple[str, ...]  # commands, the most needed first
-
-
-def read(path: str | Path) -> str | None:
-    try:
-        return Path(path).read_text(errors="replace").strip()
-    except OSError:
-        return None
 
 
 def run(command: Sequence[str], seconds: float = 10.0) -> subprocess.CompletedProcess[str] | None:

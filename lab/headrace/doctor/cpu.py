@@ -8,7 +8,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.doctor.check import CheckGroup, DoctorCheck, read, sudo
+from headrace.doctor.check import CheckGroup, DoctorCheck, sudo
+from headrace.host.server import sysfs
 
 GROUP = CheckGroup("processor")
 _CPU = Path("/sys/devices/system/cpu")
@@ -35,7 +36,7 @@ def checks() -> Iterator[DoctorCheck]:
 
 def _facts() -> dict[str, str]:
     facts: dict[str, str] = {}
-    for line in (read("/proc/cpuinfo") or "").splitlines():
+    for line in (sysfs.text("/proc/cpuinfo") or "").splitlines():
         key, colon, value = line.partition(":")
         if colon:
             facts.setdefault(key.strip(), value.strip())
@@ -69,7 +70,9 @@ def _simd(flags: list[str]) -> DoctorCheck:
 
 def _clock(flags: list[str]) -> DoctorCheck:
     invariant = "constant_tsc" in flags and "nonstop_tsc" in flags
-    source = read("/sys/devices/system/clocksource/clocksource0/current_clocksource") or "unknown"
+    source = (
+        sysfs.text("/sys/devices/system/clocksource/clocksource0/current_clocksource") or "unknown"
+    )
     return GROUP(
         "tsc",
         "ok" if invariant else "missing",
@@ -79,7 +82,7 @@ def _clock(flags: list[str]) -> DoctorCheck:
 
 
 def _smt() -> DoctorCheck:
-    active = read(_CPU / "smt/active")
+    active = sysfs.text(_CPU / "smt/active")
     if active != "1":
         return GROUP("smt", "ok", "one thread per core in use")
     return GROUP(
@@ -93,7 +96,9 @@ def _smt() -> DoctorCheck:
 
 def _governor() -> DoctorCheck:
     governors = {
-        g for p in _CPU.glob("cpu[0-9]*/cpufreq/scaling_governor") if (g := read(p)) is not None
+        g
+        for p in _CPU.glob("cpu[0-9]*/cpufreq/scaling_governor")
+        if (g := sysfs.text(p)) is not None
     }
     if not governors:
         return GROUP(
@@ -118,7 +123,7 @@ def _governor() -> DoctorCheck:
 
 
 def _isolation() -> DoctorCheck:
-    isolated, ticks = read(_CPU / "isolated"), read(_CPU / "nohz_full")
+    isolated, ticks = sysfs.text(_CPU / "isolated"), sysfs.text(_CPU / "nohz_full")
     if isolated:
         tickless = ticks if ticks and ticks != "(null)" else "none"
         return GROUP("isolation", "ok", f"isolated CPUs {isolated}; without ticks: {tickless}")
@@ -148,7 +153,7 @@ def _isolate() -> str | None:
 
 
 def _shielding() -> DoctorCheck:
-    if read("/proc/sys/kernel/sched_autogroup_enabled") == "1":
+    if sysfs.text("/proc/sys/kernel/sched_autogroup_enabled") == "1":
         able = os.access("/proc/self/autogroup", os.W_OK) and os.geteuid() == 0
         return GROUP(
             "autogroup",

@@ -7,10 +7,11 @@ import platform
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from headrace.doctor.check import CheckGroup, DoctorCheck, apt, read, run
+from headrace.doctor.check import CheckGroup, DoctorCheck, apt, run
 from headrace.errors import HeadraceError
 from headrace.ground.engine_check import check_age
 from headrace.host import programs
+from headrace.host.server import sysfs
 from headrace.profile import bench_fib, calibrate
 
 GROUP = CheckGroup("software")
@@ -108,7 +109,7 @@ def _dpdk() -> DoctorCheck:
 
 
 def _debian() -> bool:
-    text = read("/etc/os-release") or ""
+    text = sysfs.text("/etc/os-release") or ""
     return any(
         "debian" in line for line in text.splitlines() if line.startswith(("ID=", "ID_LIKE="))
     )
@@ -148,7 +149,7 @@ def _packages_to_build() -> DoctorCheck:
 
 
 def kernel() -> DoctorCheck:
-    lockdown = read("/sys/kernel/security/lockdown")
+    lockdown = sysfs.text("/sys/kernel/security/lockdown")
     mode, text = "none", "no lockdown"
     if lockdown and "[" in lockdown:
         mode = lockdown.split("[")[1].split("]")[0]

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from headrace.doctor.check import CheckGroup, DoctorCheck, apt, read, root, run, sudo
+from headrace.doctor.check import CheckGroup, DoctorCheck, apt, root, run, sudo
+from headrace.host.server import sysfs
 from headrace.host.sriov import physical_functions
 
 GROUP = CheckGroup("network")
@@ -46,12 +47,12 @@ class ExaminedNic(NamedTuple):
 def _pci_nics(devices: Path = Path("/sys/bus/pci/devices")) -> list[ExaminedNic]:
     nics = []
     for device in sorted(devices.glob("*")):
-        if not (read(device / "class") or "").startswith(_NETWORK_CLASS):
+        if not (sysfs.text(device / "class") or "").startswith(_NETWORK_CLASS):
             continue
         driver = (device / "driver").resolve().name if (device / "driver").exists() else "none"
         # A virtio NIC's interface hangs below its virtio device.
         links = sorted([*device.glob("net/*"), *device.glob("virtio*/net/*")])
-        speed = read(links[0] / "speed") if links else None
+        speed = sysfs.text(links[0] / "speed") if links else None
         # In a container sysfs has the host's devices, and not their interfaces.
         elsewhere = not links and (driver in _SHARED or driver not in ("none", *_POLLED))
         nics.append(
@@ -60,7 +61,7 @@ def _pci_nics(devices: Path = Path("/sys/bus/pci/devices")) -> list[ExaminedNic]
                 driver=driver,
                 interfaces=tuple(link.name for link in links),
                 speed=f"{speed} Mbit/s" if speed and speed not in ("-1", "0") else "speed unknown",
-                in_use=elsewhere or any(read(link / "operstate") == "up" for link in links),
+                in_use=elsewhere or any(sysfs.text(link / "operstate") == "up" for link in links),
                 elsewhere=elsewhere,
             )
         )
@@ -93,7 +94,7 @@ def _iommu(any_nic: bool) -> DoctorCheck:
     means = "NICs and SR-IOV functions cannot be given to DPDK or to virtual machines"
     if not any_nic:
         means += "; there is none here"
-    virtual = "hypervisor" in (read("/proc/cpuinfo") or "").split()
+    virtual = "hypervisor" in (sysfs.text("/proc/cpuinfo") or "").split()
     if not any_nic or (virtual and not groups):
         return GROUP("vfio", "limited", state, means)
     mend = (

@@ -11,7 +11,8 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.doctor.check import CheckGroup, DoctorCheck, read, root, sudo
+from headrace.doctor.check import CheckGroup, DoctorCheck, root, sudo
+from headrace.host.server import sysfs
 
 GROUP = CheckGroup("observation")
 _PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}  # syscall numbers
@@ -48,7 +49,7 @@ def _counters() -> DoctorCheck:
     if error == 0:
         return GROUP("perf-counters", "ok", "hardware cycle counter opens")
     if error in (errno.EACCES, errno.EPERM):
-        level = read("/proc/sys/kernel/perf_event_paranoid")
+        level = sysfs.text("/proc/sys/kernel/perf_event_paranoid")
         return GROUP(
             "perf-counters",
             "unknown",
@@ -75,7 +76,7 @@ def _btf() -> DoctorCheck:
 
 def _kprobes() -> DoctorCheck:
     """The type is a file of the PMU; whether it opens shows whether kprobes are allowed."""
-    kind = read("/sys/bus/event_source/devices/kprobe/type")
+    kind = sysfs.text("/sys/bus/event_source/devices/kprobe/type")
     if kind is None:
         return GROUP(
             "kprobes",

@@ -7,7 +7,7 @@ against the schema that the engine itself gives (`describe.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Self
 
 from headrace.engine.ways import DROP, Direction
@@ -54,6 +54,39 @@ class PlanSegment(Record):
     elastic: int | None = None  # most replicas
     parallel: PlanParallel | None = None
     nodes: dict[str, dict[Direction, Targets]] | None = None
+
+    @property
+    def reads(self) -> set[str]:
+        return {one.link for one in self.inputs}
+
+    @property
+    def writes(self) -> set[str]:
+        targets = [one.to for one in self.inputs]
+        for directions in (self.nodes or {}).values():
+            for edges in directions.values():
+                targets += edges.values()
+        return {to.removeprefix("link:") for to in targets if to.startswith("link:")}
+
+    def between(self, read: Mapping[str, Sequence[str]], written: Mapping[str, str]) -> Self:
+        """The same between other links: what it reads from, and writes to, in place of a link."""
+
+        def target(to: str) -> str:
+            link = to.removeprefix("link:")
+            return f"link:{written[link]}" if link != to and link in written else to
+
+        inputs = tuple(
+            one.model_copy(update={"link": link, "to": target(one.to)})
+            for one in self.inputs
+            for link in read.get(one.link, [one.link])
+        )
+        nodes = self.nodes and {
+            node: {
+                direction: {edge: target(to) for edge, to in edges.items()}
+                for direction, edges in directions.items()
+            }
+            for node, directions in self.nodes.items()
+        }
+        return self.model_copy(update={"inputs": inputs, "nodes": nodes})
 
 
 class PlanClass(Record):

@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
 from headrace.errors import HeadraceError
+from headrace.host import libc
 
 T = TypeVar("T")
-_libc = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNS = 0x00020000
 _CLONE_NEWNET = 0x40000000
 _MS_REC, _MS_SLAVE = 0x4000, 0x80000
@@ -43,13 +41,8 @@ class Inside:
 
 def _enter(path: Path) -> None:
     with path.open() as file:
-        _check(_libc.setns(file.fileno(), _CLONE_NEWNET))
-    _check(_libc.unshare(_CLONE_NEWNS))  # of this thread alone
-    _check(_libc.mount(b"none", b"/", None, _MS_REC | _MS_SLAVE, None))
-    _libc.umount2(b"/sys", _MNT_DETACH)
-    _check(_libc.mount(b"sysfs", b"/sys", b"sysfs", 0, None))
-
-
-def _check(result: int) -> None:
-    if result:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        libc.check(libc.C.setns(file.fileno(), _CLONE_NEWNET))
+    libc.check(libc.C.unshare(_CLONE_NEWNS))  # of this thread alone
+    libc.check(libc.C.mount(b"none", b"/", None, _MS_REC | _MS_SLAVE, None))
+    libc.C.umount2(b"/sys", _MNT_DETACH)
+    libc.check(libc.C.mount(b"sysfs", b"/sys", b"sysfs", 0, None))

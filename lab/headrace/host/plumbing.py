@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from headrace.errors import HeadraceError
-from headrace.host import netlink
+from headrace.host import libc, netlink
 from headrace.host.ledger import Ledger
 
 T = TypeVar("T")
-_libc = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNET = 0x40000000
 _MS_BIND = 0x1000
 _LOOPBACK = 1
@@ -81,24 +80,21 @@ def adopt_namespace(name: str, pid: int, ledger: Ledger) -> None:
     try:
         _NAMESPACES.mkdir(mode=0o755, exist_ok=True)
         path.touch(mode=0o000, exist_ok=False)
-        _check(_libc.mount(f"/proc/{pid}/ns/net".encode(), bytes(path), b"none", _MS_BIND, None))
+        libc.check(
+            libc.C.mount(f"/proc/{pid}/ns/net".encode(), bytes(path), b"none", _MS_BIND, None)
+        )
         within(name, _set_sysctls)
     except OSError as error:
         raise HeadraceError(f"network namespace {name}: cannot be named: {error}") from None
 
 
 def _make_here(path: Path) -> None:
-    _check(_libc.unshare(_CLONE_NEWNET))
+    libc.check(libc.C.unshare(_CLONE_NEWNET))
     own = f"/proc/self/task/{threading.get_native_id()}/ns/net"
-    _check(_libc.mount(own.encode(), bytes(path), b"none", _MS_BIND, None))
+    libc.check(libc.C.mount(own.encode(), bytes(path), b"none", _MS_BIND, None))
     _set_sysctls()
     with netlink.IPRoute() as ip:
         ip.link("set", index=_LOOPBACK, state="up")
-
-
-def _check(result: int) -> None:
-    if result:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 def _set_sysctls() -> None:
@@ -113,7 +109,7 @@ def within(name: str, work: Callable[[], T]) -> T:
 
     def enter() -> T:
         with (_NAMESPACES / name).open() as file:
-            _check(_libc.setns(file.fileno(), _CLONE_NEWNET))
+            libc.check(libc.C.setns(file.fileno(), _CLONE_NEWNET))
         return work()
 
     return _in_thread(enter)

@@ -181,21 +181,24 @@ class Relaxation:
         return max(1, gcd(*fixed, *each))
 
     def certificate(self, mode: int, bound: int, surplus: int | None, prices: Prices) -> ModeBound:
-        def whole(values: Array) -> tuple[int, ...]:
-            return tuple(int(value) for value in values)
-
         return ModeBound(
             mode=mode, part=self.part, bound=bound, surplus=surplus, step=self.step, scale=SCALE,
-            areas=whole(prices.areas) * self.times, limits=whole(prices.limits) * self.times,
-            chains=whole(prices.chains),
+            areas=ints(prices.areas) * self.times, limits=ints(prices.limits) * self.times,
+            chains=ints(prices.chains),
         )  # fmt: skip
 
 
 def in_whole(prices: Prices) -> Prices:
-    def whole(values: Array) -> Array:
-        return np.array([max(0, round(float(v) * SCALE)) for v in values], dtype=object)
+    return Prices(*(scaled(each, SCALE) for each in (prices.areas, prices.limits, prices.chains)))
 
-    return Prices(whole(prices.areas), whole(prices.limits), whole(prices.chains))
+
+def scaled(values: Array, scale: int) -> Array:
+    """Prices in whole numbers, of which none is negative."""
+    return np.array([max(0, round(float(v) * scale)) for v in values], dtype=object)
+
+
+def ints(values: Array) -> tuple[int, ...]:
+    return tuple(int(value) for value in values)
 
 
 class _Master(ScaledProgram):

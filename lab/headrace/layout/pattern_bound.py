@@ -14,12 +14,11 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from headrace.layout.cheapest import NEVER, ChainWay, PricedWays, Prices, SegmentKey
-from headrace.layout.lagrange import SCALE, Relaxation
+from headrace.layout.lagrange import SCALE, Relaxation, ints, scaled
 from headrace.layout.pattern_program import (
     ItemizedWay,
     PatternPrices,
@@ -241,7 +240,7 @@ class PatternBound:
             )
             for kind, steps in best.kinds.items()
         }
-        limits, chains = _whole(best.limits, scale), _whole(best.chains, scale)
+        limits, chains = scaled(best.limits, scale), scaled(best.chains, scale)
         ways = PricedWays.of(
             one.tables, items.costs(kinds), Prices(limits, limits, chains + scale * one.weight), 1
         )
@@ -260,7 +259,7 @@ class PatternBound:
         bound = full + 1 if one.free else one.least_value(surplus, scale)
         return ModeBound(
             mode=mode, part=one.part, bound=bound, surplus=surplus, step=0, scale=scale,
-            areas=tuple(areas) * one.times, limits=_ints(limits) * one.times, chains=_ints(chains),
+            areas=tuple(areas) * one.times, limits=ints(limits) * one.times, chains=ints(chains),
             grain=items.grain,
             items=tuple(
                 ItemPrices(
@@ -274,11 +273,3 @@ class PatternBound:
 
 def _at(relaxation: Relaxation, full: int) -> Relaxation:
     return Relaxation(relaxation.tables, full, 0, relaxation.part, relaxation.times)
-
-
-def _whole(values: Any, scale: int) -> Any:
-    return np.array([max(0, round(float(v) * scale)) for v in values], dtype=object)
-
-
-def _ints(values: Any) -> tuple[int, ...]:
-    return tuple(int(value) for value in values)

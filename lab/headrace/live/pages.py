@@ -13,7 +13,7 @@ from headrace.live.scene import Scene
 from headrace.measure.observer import TrialBegun
 from headrace.record.rows import Result
 from headrace.record.text import between
-from headrace.report.charts.trials import GoalBounds, SearchTrials, TrialDot
+from headrace.report.charts.trials import GoalBounds, SearchTrials
 from headrace.report.document_model import (
     Answer,
     Block,
@@ -150,11 +150,10 @@ def _search(scene: Scene) -> Iterator[Section]:
         return
     known = {goal: b for goal, b in scene.bounds.items() if b != (None, None)}
     bounds = tuple(GoalBounds(goal, *ends) for goal, ends in known.items())
-    dots = tuple(TrialDot(s.number, s.load_pps, s.loss_ratio, s.verdict) for s in scene.search)
     rows = tuple((goal, between(*ends), _width(*ends)) for goal, ends in known.items())
     columns = ("goal", Column("bounds", "text"), Column("width", "share"))
     note = "Hollow: packets were lost. Dashed: the audit has doubts. Shaded: between the bounds."
-    blocks: list[Block] = [Chart(SearchTrials(dots, bounds))]
+    blocks: list[Block] = [Chart(SearchTrials(scene.search, bounds))]
     if rows:
         blocks.append(Table(columns, rows))
     yield Section("Search", note, tuple(blocks))

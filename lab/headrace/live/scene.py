@@ -18,6 +18,7 @@ from headrace.measure.outcome import Bounds
 from headrace.record.moment import Moment
 from headrace.record.rows import Result, Trial
 from headrace.record.segments import Segment
+from headrace.report.charts.trials import TrialDot
 
 NOTES, FOUND, RATES = 40, 40, 300  # lines, findings, looks that are kept
 
@@ -26,16 +27,6 @@ NO_COUNTERS = (
     "This ground has no counters that can be read while a trial runs: "
     "figures come when a trial has ended."
 )
-
-
-@dataclass(frozen=True)
-class Searched:
-    """A trial of the search that goes on."""
-
-    number: int
-    load_pps: float  # each way, as the search's bounds are
-    loss_ratio: float
-    verdict: str
 
 
 @dataclass(frozen=True)
@@ -75,7 +66,7 @@ class Scene:
     verdicts: Mapping[str, int] = field(default_factory=dict)
     checks: Mapping[str, int] = field(default_factory=dict)  # that failed: in how many trials
     bounds: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
-    search: tuple[Searched, ...] = ()
+    search: tuple[TrialDot, ...] = ()
     disturbances: tuple[Disturbance, ...] = ()  # the newest first
     results: tuple[Result, ...] = ()
     notes: tuple[str, ...] = ()
@@ -161,7 +152,7 @@ class Onlooker(Observer):
         search = self.scene.search
         if whole.phase == "search":
             load = trials[0].load_pps
-            one = Searched(whole.trial, load, whole.loss_ratio, whole.audit.verdict)
+            one = TrialDot(whole.trial, load, whole.loss_ratio, whole.audit.verdict)
             search = (*search, one)
         self._change(
             trial=None, last=whole, trials=whole.trial, verdicts=dict(self._verdicts),

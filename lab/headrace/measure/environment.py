@@ -15,6 +15,7 @@ from typing import Any
 import headrace
 from headrace.ground.contract import About, AboutCluster, AboutServer
 from headrace.host import hugepages
+from headrace.host.server import sysfs
 from headrace.record.bundle import now
 from headrace.record.environment import Environment
 
@@ -49,11 +50,11 @@ def collect(about: About, memory_note: str) -> Environment:
         memory=_memory() | {"used": memory_note},
         kernel=_present(
             release=platform.release(),
-            cmdline=_read("/proc/cmdline"),
-            lockdown=_read("/sys/kernel/security/lockdown"),
-            isolated=_read(_CPU / "isolated") or None,
-            nohz_full=_read(_CPU / "nohz_full") or None,
-            autogroup=_read("/proc/sys/kernel/sched_autogroup_enabled"),
+            cmdline=sysfs.text("/proc/cmdline"),
+            lockdown=sysfs.text("/sys/kernel/security/lockdown"),
+            isolated=sysfs.text(_CPU / "isolated"),
+            nohz_full=sysfs.text(_CPU / "nohz_full"),
+            autogroup=sysfs.text("/proc/sys/kernel/sched_autogroup_enabled"),
             engine_shielded=about is not None and about.shielded,
         ),
         mitigations=_mitigations(),
@@ -94,13 +95,6 @@ def _present(**facts: Any) -> dict[str, Any]:
     return {key: value for key, value in facts.items() if value is not None}
 
 
-def _read(path: str | Path) -> str | None:
-    try:
-        return Path(path).read_text(errors="replace").strip()
-    except OSError:
-        return None
-
-
 def _commit() -> str | None:
     """Commit of the checkout that this package is part of; None when it is installed elsewhere."""
     root = Path(__file__).resolve().parents[3]
@@ -128,7 +122,7 @@ def _libraries() -> dict[str, str]:
 
 def _cpu() -> dict[str, Any]:
     facts: dict[str, str] = {}
-    for line in (_read("/proc/cpuinfo") or "").splitlines():
+    for line in (sysfs.text("/proc/cpuinfo") or "").splitlines():
         key, colon, value = line.partition(":")
         if colon:
             facts.setdefault(key.strip(), value.strip())
@@ -139,8 +133,8 @@ def _cpu() -> dict[str, Any]:
         cpus=os.cpu_count(),
         usable=sorted(os.sched_getaffinity(0)),
         mhz=facts.get("cpu MHz"),
-        governor=_read(_CPU / "cpu0/cpufreq/scaling_governor"),
-        smt=_read(_CPU / "smt/control"),
+        governor=sysfs.text(_CPU / "cpu0/cpufreq/scaling_governor"),
+        smt=sysfs.text(_CPU / "smt/control"),
         simd=[flag for flag in ("sse4_2", "avx", "avx2", "avx512f") if flag in flags] or None,
         invariant_tsc=("constant_tsc" in flags and "nonstop_tsc" in flags) if flags else None,
         caches=_caches() or None,
@@ -150,8 +144,8 @@ def _cpu() -> dict[str, Any]:
 def _caches() -> dict[str, str]:
     sizes = {}
     for index in sorted((_CPU / "cpu0" / "cache").glob("index*")):
-        level, kind = _read(index / "level"), _read(index / "type")
-        size = _read(index / "size")
+        level, kind = sysfs.text(index / "level"), sysfs.text(index / "type")
+        size = sysfs.text(index / "size")
         if level and kind and size:
             sizes[f"L{level} {kind}"] = size
     return sizes
@@ -159,7 +153,7 @@ def _caches() -> dict[str, str]:
 
 def _memory() -> dict[str, Any]:
     total = None
-    for line in (_read("/proc/meminfo") or "").splitlines():
+    for line in (sysfs.text("/proc/meminfo") or "").splitlines():
         if line.startswith("MemTotal:"):
             total = int(line.split()[1]) * 1024
     pool = hugepages.pool()
@@ -169,14 +163,14 @@ def _memory() -> dict[str, Any]:
         hugepages=None
         if pool is None
         else {"page_kb": pool.page_kb, "total": pool.total, "free": pool.free},
-        transparent_hugepages=_read("/sys/kernel/mm/transparent_hugepage/enabled"),
+        transparent_hugepages=sysfs.text("/sys/kernel/mm/transparent_hugepage/enabled"),
     )
 
 
 def _mitigations() -> dict[str, str]:
     mitigations = {}
     for file in sorted((_CPU / "vulnerabilities").glob("*")):
-        text = _read(file)
+        text = sysfs.text(file)
         if text:
             mitigations[file.name] = text
     return mitigations
@@ -184,12 +178,14 @@ def _mitigations() -> dict[str, str]:
 
 def _virtualisation() -> dict[str, Any]:
     flags = " ".join(
-        line for line in (_read("/proc/cpuinfo") or "").splitlines() if line.startswith("flags")
+        line
+        for line in (sysfs.text("/proc/cpuinfo") or "").splitlines()
+        if line.startswith("flags")
     )
     return _present(
         hypervisor="hypervisor" in flags.split() if flags else None,
-        vendor=_read("/sys/class/dmi/id/sys_vendor"),
-        product=_read("/sys/class/dmi/id/product_name"),
+        vendor=sysfs.text("/sys/class/dmi/id/sys_vendor"),
+        product=sysfs.text("/sys/class/dmi/id/product_name"),
         container=os.environ.get("container"),  # noqa: SIM112 - systemd and podman write it so
     )
 
@@ -198,7 +194,7 @@ def _noise() -> dict[str, Any]:
     """Steal and load: on a shared machine the neighbours are part of the figure."""
     load = os.getloadavg()
     steal = None
-    for line in (_read("/proc/stat") or "").splitlines():
+    for line in (sysfs.text("/proc/stat") or "").splitlines():
         if line.startswith("cpu "):
             steal = int(line.split()[8])  # proc(5): user nice system idle iowait irq softirq steal
     return _present(

@@ -173,7 +173,7 @@ def _cases(
 
 def _costs(
     bench: Bench, ends: Problem, three: tuple[Case, Case, Case]
-) -> tuple[Costs, Costs, Costs]:
+) -> tuple[PlaceCost, PlaceCost, PlaceCost]:
     near, far, spread = (
         costs_of(case, _kept(case.samples, ends, layout.lcores[0], bench.tsc_hz))
         for case, layout in zip(three, _neighbourhoods(ends.lcores), strict=True)
@@ -194,7 +194,7 @@ def _kept(samples: Sequence[PointSample], ends: Problem, on: Lcores, tsc_hz: flo
     return median(shares)
 
 
-def kept_of(alone: Sequence[tuple[AnyCosts, AnyCosts, AnyCosts]]) -> float:
+def kept_of(alone: Sequence[tuple[PlaceCost, PlaceCost, PlaceCost]]) -> float:
     """All runs of single functions together; what is far from 1 is no property of the machine."""
     least, most = _KEPT
     return min(most, max(least, median(costs.kept for places in alone for costs in places)))
@@ -221,14 +221,11 @@ def places(
     ends = _ends(lcores)
     three = _cases(bench, doc, experiment, ends, 0)
     rounds.measure(bench, three, _ROUNDS)
-    near, far, spread = (
-        PlaceCost(**{name: getattr(costs, name) for name in PlaceCost.model_fields})
-        for costs in _costs(bench, ends, three)
-    )
+    near, far, spread = _costs(bench, ends, three)
     return Places(settings=settings, near=near, far=far, spread=spread)
 
 
-def nf_cost(name: str, near: AnyCosts, far: AnyCosts, spread: AnyCosts) -> NfCost:
+def nf_cost(name: str, near: PlaceCost, far: PlaceCost, spread: PlaceCost) -> NfCost:
     """One function, from what it cost in the three neighbourhoods. A replica has half of the flows;
     of what it gets half comes from its own lcore."""
     first_touch = max(0.0, far.nf - near.nf)
@@ -252,30 +249,9 @@ _FREE = Hop(0.0, 0.0)
 _KEPT = (0.5, 1.25)
 
 
-@dataclass(frozen=True)
-class Costs:
-    """Medians of one run."""
-
-    nf: float
-    rx: float
-    tx: float
-    loop: float
-    source: float
-    source_tx: float
-    sink: float
-    passed: float
-    poll: float  # cycles of a poll that finds packets, however many
-    idle: float
-    kept: float  # the throughput over what the cycles of the busiest lcore would allow
-    throughput_pps: float
-
-
-AnyCosts = Costs | PlaceCost
-
-
-def costs_of(case: Case, kept: float) -> Costs:
+def costs_of(case: Case, kept: float) -> PlaceCost:
     samples, slow = case.samples, case.slow
-    return Costs(
+    return PlaceCost(
         nf=median(sum(s.nfs.values()) for s in samples),
         rx=median(s.rx for s in samples),
         tx=median(s.tx for s in samples),
@@ -308,7 +284,7 @@ def _poll_cost(full: float, cycles: float, small: float, further: float) -> floa
 
 
 def traffic_of(
-    alone: Sequence[tuple[AnyCosts, AnyCosts, AnyCosts]], lcores: Sequence[int]
+    alone: Sequence[tuple[PlaceCost, PlaceCost, PlaceCost]], lcores: Sequence[int]
 ) -> Traffic:
     """Over all functions: source and sink do not know what is between them."""
 

@@ -11,7 +11,8 @@ from typing import Any, Literal
 from headrace.errors import HeadraceError
 from headrace.host import store
 from headrace.model.amat import better_than_the_mean, typical_error
-from headrace.spec.calibration import Calibration, Figure
+from headrace.spec.base import MedianRange
+from headrace.spec.calibration import Calibration
 from headrace.spec.described import DescribedServer
 from headrace.spec.profile import Profile
 
@@ -86,7 +87,7 @@ def _transfer(calibration: Calibration, each: float) -> list[Any] | None:
     return [round(median(one.median for one in lines) * each, 1), _CALIBRATED, _spread(lines)]
 
 
-def _spread(figures: Sequence[Figure]) -> float:
+def _spread(figures: Sequence[MedianRange]) -> float:
     middle = median(one.median for one in figures)
     return round(min(0.9, (max(f.median for f in figures) / middle - 1)), 3)
 

@@ -32,7 +32,8 @@ from headrace.record.counters import Counters, ReplicaReading, WorkerReading
 from headrace.record.identity import Phase
 from headrace.record.rows import Trial
 from headrace.spec import document
-from headrace.spec.profile import MedianRange, PacketCost, Settings, Speed
+from headrace.spec.base import MedianRange
+from headrace.spec.profile import PacketCost, Settings, Speed
 from headrace.spec.study import Experiment, expand
 
 Json = dict[str, Any]

@@ -7,8 +7,8 @@ import pytest
 
 from headrace.errors import HeadraceError
 from headrace.profile.stored import cost
+from headrace.spec.base import MedianRange
 from headrace.spec.profile import (
-    MedianRange,
     PacketCost,
     PlaceCost,
     Places,

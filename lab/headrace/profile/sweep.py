@@ -29,10 +29,10 @@ from headrace.profile.point import Bench, Json, Placement, PointSample
 from headrace.profile.recipes import depends_on, recipe
 from headrace.profile.rounds import Case
 from headrace.record.bundle import now
+from headrace.spec.base import MedianRange
 from headrace.spec.calibration import Calibration
 from headrace.spec.profile import (
     CoRun,
-    MedianRange,
     Places,
     Profile,
     ProfilePoint,

@@ -3,61 +3,56 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from headrace.record.claim import JudgedClaim
 from headrace.record.frozen import Record
+from headrace.record.points import NamedPoint
 from headrace.record.rows import ResultRow
 from headrace.record.segments import Anatomy
 
 
 class RunOutput(Record):
-    """headrace run"""
+    """What `headrace run` prints."""
 
     bundle: str
     results: tuple[ResultRow, ...]
     claims: tuple[JudgedClaim, ...]
 
 
-class ListedPoint(Record):
+class ListedPoint(NamedPoint):
     """A point of a study that was not run: --list shows what there is."""
 
-    point: str  # its name, or number, as `--point` takes it
     title: str = ""  # of a campaign: what the point consists of, in words
-    group: str = ""  # the study's, if it has any
-    figures: tuple[str, ...] = ()  # of the paper, that have it
-    values: dict[str, Any] = {}  # of the sweep
     lacking: str | None = None  # why it cannot be had here; null: it can
 
 
 class PointList(Record):
-    """headrace run --list, campaign --list, hosting selftest --list"""
+    """What `--list` of `run`, `campaign` and `hosting selftest` prints."""
 
     study: str
     points: tuple[ListedPoint, ...]
 
 
 class CleanOutput(Record):
-    """headrace clean"""
+    """What `headrace clean` prints."""
 
     done: tuple[str, ...]  # what was undone
 
 
 class InitOutput(Record):
-    """headrace init"""
+    """What `headrace init` prints."""
 
     files: tuple[str, ...]  # that were written, the spec first
 
 
 class BuildOutput(Record):
-    """headrace vnf build"""
+    """What `headrace vnf build` prints."""
 
     built: tuple[str, ...]  # VNFs whose images were made
     there: tuple[str, ...]  # whose images had been made before
 
 
 class ExportOutput(Record):
-    """headrace export kubernetes"""
+    """What `headrace export kubernetes` prints."""
 
     folders: tuple[str, ...]  # one for each point, as `kubectl apply -k` takes it
     left_out: dict[str, str]  # point: why it cannot be deployed so
@@ -77,7 +72,7 @@ class TrialAnatomy(Record):
 
 
 class AnatomyOutput(Record):
-    """headrace hosting anatomy"""
+    """What `headrace hosting anatomy` prints."""
 
     bundle: str
     trials: tuple[TrialAnatomy, ...]

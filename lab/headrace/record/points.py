@@ -15,13 +15,18 @@ from headrace.record.own import text
 POINTS_FILE = "points.json"  # among the samples
 
 
-class PointRow(Record):
+class NamedPoint(Record):
+    """What a point of a study is, whether or not it was run."""
+
+    point: str  # its name, or number, as `--point` takes it
+    group: str = ""  # the study's, if it has any
+    figures: tuple[str, ...] = ()  # of the paper, that have it
+    values: dict[str, Any] = {}  # of the sweep
+
+
+class PointRow(NamedPoint):
     """A point of a study, which is a chain of its results, or why it is none."""
 
-    group: str
-    figures: tuple[str, ...] = ()
-    point: str
-    values: dict[str, Any] = {}  # of the sweep
     skipped: str | None = None  # why this machine cannot have it
     failed: str | None = None
 

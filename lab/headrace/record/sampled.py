@@ -49,8 +49,10 @@ class CollectOutput(Record):
 
 
 class ReadableLayer(Record):
-    refused: str | None  # why nothing of it can be read here; null: something can
-    absent: dict[str, str]  # metrics that cannot, and why
+    """Whether a layer can be read: here, or on the server whose agent was asked."""
+
+    refused: str | None = None  # why nothing of it can be read; null: something can
+    absent: dict[str, str] = {}  # metrics that cannot, and why
 
 
 class ReadableLayers(Record):

@@ -8,7 +8,8 @@ from headrace.model.levels import memory
 from headrace.report.charts.curves import Axes, Band, Series
 from headrace.report.checks import Check, at_least, table
 from headrace.report.document_model import Answer, Cell, Column, Document, Section, Table, curves
-from headrace.spec.calibration import Calibration, Classes, Figure, Placed, RingCost
+from headrace.spec.base import MedianRange
+from headrace.spec.calibration import Calibration, Classes, Placed, RingCost
 
 # Zheng et al. 2019, table 1: 2 x Xeon Platinum 8168, in core cycles. Another machine: beside, never
 # instead.
@@ -166,7 +167,7 @@ def _together(c: Calibration) -> tuple[tuple[Cell, ...], ...]:
     return tuple(rows)
 
 
-def _figure(f: Figure | None) -> str:
+def _figure(f: MedianRange | None) -> str:
     return NOT_KNOWN if f is None else f"{significant(f.median)} ({significant(f.min)})"
 
 

@@ -12,7 +12,8 @@ from headrace.model import amat
 from headrace.model.stalls import not_from_memory, stalled_for
 from headrace.report.charts.curves import Axes, Series
 from headrace.report.document_model import Block, Cell, Column, Section, Table, Text, curves
-from headrace.spec.profile import Fit, MedianRange, Profile, TablePoint, TableSweep
+from headrace.spec.base import MedianRange
+from headrace.spec.profile import Fit, Profile, TablePoint, TableSweep
 
 _STEPS = 60
 Counted = Sequence[tuple[float, Mapping[str, float] | None]]  # entries or bytes; events per packet

@@ -8,9 +8,9 @@ import pytest
 from headrace.report import profile_curves
 from headrace.report.charts.curves import Lines
 from headrace.report.document_model import Chart, Section, Table
+from headrace.spec.base import MedianRange
 from headrace.spec.profile import (
     Fit,
-    MedianRange,
     PacketCost,
     Penalty,
     Profile,

@@ -12,12 +12,12 @@ from headrace.analyse.claims import claimed_text, measured_text, run_claims
 from headrace.analyse.grounds import (
     AskedPoint,
     GroundResults,
-    middle,
     parts_of,
     side_by_side,
     study_of,
     told_apart,
 )
+from headrace.analyse.repetitions import median_known
 from headrace.analyse.units import plural
 from headrace.record.claim import JudgedClaim
 from headrace.record.points import PointRow
@@ -154,7 +154,7 @@ def _charts(group: Group, name: str, grounds: Sequence[GroundResults]) -> Iterat
             label, value = FIGURES[figure]
             lines: dict[str, list[tuple[float, float]]] = {}
             for ground, point, asked, results in mine:
-                x, y = _x(path, point, asked), middle([value(one) for one in results])
+                x, y = _x(path, point, asked), median_known([value(one) for one in results])
                 if x is not None and y is not None:
                     setting = _setting(point.values, path, named[asked])
                     who = _who(ground, grounds)
@@ -260,9 +260,9 @@ def _tables(name: str, group: Group, grounds: Sequence[GroundResults]) -> Iterat
         for ground in grounds:
             results = ground.results.get(asked, [])
             cells += [
-                middle([one.throughput_pps for one in results]),
-                middle([one.loss_ratio for one in results]),
-                middle([FIGURES["latency_us"][1](one) for one in results]),
+                median_known([one.throughput_pps for one in results]),
+                median_known([one.loss_ratio for one in results]),
+                median_known([FIGURES["latency_us"][1](one) for one in results]),
             ]
         rows.append(Row(tuple(cells)))
     if rows:

@@ -27,6 +27,15 @@ class Spec(BaseModel):
     )
 
 
+class MedianRange(Spec):
+    """What repetitions gave. Other work on the machine only adds to it: `min` is nearest to the
+    hardware."""
+
+    median: float
+    min: float
+    max: float
+
+
 def _seconds(value: Any) -> Any:
     if isinstance(value, str):
         match = _SECONDS.match(value)

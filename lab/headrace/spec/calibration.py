@@ -11,21 +11,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from headrace.spec.base import Spec
+from headrace.spec.base import MedianRange, Spec
 from headrace.spec.server import Server
 
 PlaceName = Literal["l1", "l2", "llc", "other-clean", "other-modified", "memory", "remote-memory"]
 
 
-class Figure(Spec):
-    """Over rounds. Other work on the machine only lengthens: `min` is nearest to the hardware."""
-
-    median: float
-    min: float
-    max: float
-
-
-class ChasePoint(Figure):
+class ChasePoint(MedianRange):
     bytes: int
 
 
@@ -42,9 +34,9 @@ class Transfer(Spec):
 
     source: Annotated[int, Field(alias="from")]
     target: Annotated[int, Field(alias="to")]
-    clean: Figure | None
-    modified: Figure
-    own: Figure
+    clean: MedianRange | None
+    modified: MedianRange
+    own: MedianRange
 
 
 class RingCost(Spec):
@@ -52,10 +44,10 @@ class RingCost(Spec):
 
     burst: int
     touched: bool
-    enqueue: Figure
-    dequeue: Figure
-    total: Figure
-    same_core: Figure
+    enqueue: MedianRange
+    dequeue: MedianRange
+    total: MedianRange
+    same_core: MedianRange
 
 
 class Skew(Spec):
@@ -79,7 +71,7 @@ class Interruptions(Quantiles):
 
 class Clock(Spec):
     tsc_hz: float
-    read_cycles: Figure
+    read_cycles: MedianRange
     step_cycles: int  # the clock advances by no less
     skew: tuple[Skew, ...]
     sleep_late_ns: Quantiles
@@ -89,10 +81,10 @@ class Clock(Spec):
 class Sharing(Spec):
     """Two pollers on one core."""
 
-    wait_ns: Figure
+    wait_ns: MedianRange
     wait_max_ns: float
-    switches_per_s: Figure
-    throughput_lost: Figure
+    switches_per_s: MedianRange
+    throughput_lost: MedianRange
 
 
 class Placed(Spec):

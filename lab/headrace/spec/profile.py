@@ -5,17 +5,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from headrace.spec.base import Spec
+from headrace.spec.base import MedianRange, Spec
 
 Sweep = Literal["state", "rules", "frame", "burst", "skew"]
-
-
-class MedianRange(Spec):
-    """What repetitions gave. Other work on the machine only adds cycles."""
-
-    median: float
-    min: float
-    max: float
 
 
 class Speed(Spec):

@@ -218,7 +218,7 @@ class RunningGraph(ApplianceGraph):
             self.name(node),
             supply.image,
             self.name(node),
-            self._environment(node),
+            environment(node, self.layout, self.supplies[node.vnf]),
             supply.capabilities,
             supply.definition.devices,
             allocation.cpus,
@@ -226,10 +226,6 @@ class RunningGraph(ApplianceGraph):
             allocation.memory_mb,
             supply.command,
         )
-
-    def _environment(self, node: ContainerNode) -> dict[str, str]:
-        own = self.supplies[node.vnf].environment(f"vnfs.{node.vnf}.parameters")
-        return environment(node, self.layout) | own
 
     def _wait(self, node: ContainerNode) -> None:
         timeout = self.supplies[node.vnf].definition.health_timeout_s

@@ -158,8 +158,8 @@ def counters_in(text: str) -> dict[str, int]:
     return {name: value for name, value in values.items() if abs(value) < _VALUE_MOST}
 
 
-def environment(node: ContainerNode, layout: ContainerLayout) -> dict[str, str]:
-    """What an entry point learns of its place (docs/vnfs.md)."""
+def environment(node: ContainerNode, layout: ContainerLayout, supply: Supply) -> dict[str, str]:
+    """What an entry point learns of its place (docs/vnfs.md), and its own parameters."""
     values = {"HR_PORT": str(PORT), "HR_ROLE": node.role or node.kind, "HR_NAME": node.name}
     for interface in node.interfaces:
         values[f"HR_{interface.name.upper()}"] = interface.device
@@ -177,4 +177,4 @@ def environment(node: ContainerNode, layout: ContainerLayout) -> dict[str, str]:
         values["HR_PEER"] = node.peer
     if node.kind == "client":
         values["HR_TARGET"] = layout.target
-    return values
+    return values | supply.environment(f"vnfs.{node.vnf}.parameters")

@@ -31,7 +31,7 @@ from headrace.ground.hosted.vhost_net import no_vhost_net, vhost_threads
 from headrace.ground.hosted.vm_accel import choose_accel, find_qemu, qemu_version
 from headrace.ground.hosted.vm_confined import Handed, confined
 from headrace.ground.hosted.vm_kernel import find_kernel
-from headrace.ground.hosted.vnf import HostedVnf, how_ended, last_words
+from headrace.ground.hosted.vnf import ChildVnf, last_words
 from headrace.host import hugepages
 from headrace.host.cgroups import Cgroup
 from headrace.host.ledger import Ledger
@@ -119,7 +119,7 @@ def _available_mb() -> int:
     return 1 << 30
 
 
-class VnfMachine(HostedVnf):
+class VnfMachine(ChildVnf):
     at_once = 4
 
     def __init__(
@@ -131,14 +131,13 @@ class VnfMachine(HostedVnf):
         group: Cgroup | None,
         behind: Switch | NicFunctions | None,
     ) -> None:
-        super().__init__(vnf, run, prefix)
-        self._common, self._group, self._behind = common, group, behind
+        super().__init__(vnf, run, prefix, group)
+        self._common, self._behind = common, behind
         self._console = self.folder / "console"
         self._stderr = self.folder / "qemu.stderr"
         self._initrd = self.folder / "initrd"
         self.vhost = common.vhost and isinstance(behind, Switch)
         self.worker = re.compile(rf"CPU {common.hosting.vm.vcpus - 1}/(?:KVM|TCG)")
-        self._process: subprocess.Popen[bytes] | None = None
         self._end: socket.socket | None = None
 
     def start(self) -> None:
@@ -271,28 +270,16 @@ class VnfMachine(HostedVnf):
                 if vcpu:
                     os.sched_setaffinity(int(task.name), self.vnf.vcpus[int(vcpu[1])])
 
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
-
-    @property
-    def alive(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
     def _ended(self, within_s: float) -> bool:
         """Its sockets are closed a moment before it is gone."""
-        if self._process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(within_s)
+        self._wait(within_s)
         return not self.alive
 
     def died(self) -> HeadraceError:
         self._ended(_GONE_S)
-        how = how_ended(self._process, self._group)
         output = tail(self._stderr).strip()
         words = last_words(output) if output else f"its console: {self._console_words()}"
-        return HeadraceError(f"{self.vnf.name}: its virtual machine ended ({how}): {words}")
+        return HeadraceError(f"{self.vnf.name}: its virtual machine ended ({self._how()}): {words}")
 
     def _said(self) -> str:
         try:
@@ -319,10 +306,7 @@ class VnfMachine(HostedVnf):
         return reading.model_copy(update={"segments": segments, "workers": {lcore: worker}})
 
     def kill(self) -> None:
-        if self._process is not None:
-            if self._process.poll() is None:
-                self._process.kill()
-            self._process.wait()
+        self._kill()
         self._disconnect()
         if self._end is not None:
             self._end.close()
@@ -338,8 +322,5 @@ class VnfMachine(HostedVnf):
         if self.alive and self.control is not None and self._answers(_QUIT_S):
             with contextlib.suppress(HeadraceError):
                 self.control.receive("quit")
-        if self._process is not None and self._process.poll() is None:
-            self._process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_QUIT_S)
+        self._terminate(_QUIT_S)
         self.kill()

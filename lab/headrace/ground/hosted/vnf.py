@@ -9,7 +9,7 @@ import signal
 import time
 from abc import ABC, abstractmethod
 from pathlib import Path
-from subprocess import Popen
+from subprocess import Popen, TimeoutExpired
 
 from headrace.engine.control import Control
 from headrace.engine.counts import EngineCounts
@@ -131,14 +131,49 @@ class HostedVnf(ABC):
                 os.sched_setaffinity(int(task.name), self.vnf.lcores)
 
 
+class ChildVnf(HostedVnf):
+    """It is a process that the lab itself has started: its engine's, or QEMU's."""
+
+    def __init__(self, vnf: Vnf, run: Path, prefix: str, group: Cgroup | None) -> None:
+        super().__init__(vnf, run, prefix)
+        self._group = group
+        self._process: Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def _wait(self, within_s: float) -> None:
+        if self._process is not None:
+            with contextlib.suppress(TimeoutExpired):
+                self._process.wait(within_s)
+
+    def _terminate(self, within_s: float) -> None:
+        if self._process is not None and self.alive:
+            self._process.terminate()
+            self._wait(within_s)
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            if self.alive:
+                self._process.kill()
+            self._process.wait()
+
+    def _how(self) -> str:
+        """How it ended."""
+        status = None if self._process is None else self._process.returncode
+        how = f"exit status {status}"
+        if status is not None and status < 0:
+            how = f"killed by {signal.Signals(-status).name}"
+        full = self._group is not None and self._group.out_of_memory
+        return how + (", out of its memory_limit_mb" if full else "")
+
+
 def last_words(text: str) -> str:
     words = " | ".join(text.strip().splitlines()[-_LAST_LINES:])
     return printable(words) or "nothing on stderr"
-
-
-def how_ended(process: Popen[bytes] | None, group: Cgroup | None) -> str:
-    status = None if process is None else process.returncode
-    how = f"exit status {status}"
-    if status is not None and status < 0:
-        how = f"killed by {signal.Signals(-status).name}"
-    return how + (", out of its memory_limit_mb" if group and group.out_of_memory else "")

@@ -24,7 +24,6 @@ from headrace.collect.elsewhere import (
     ElsewhereCollector,
     HelloThere,
     LayersThere,
-    LayerThere,
     RefusedElsewhere,
     TraceThere,
 )
@@ -38,6 +37,7 @@ from headrace.host.cluster import MANAGED, Cluster
 from headrace.host.cluster_owned import AGENTS
 from headrace.host.stopwatch import Stopwatch
 from headrace.host.tool import printable
+from headrace.record.sampled import ReadableLayer
 from headrace.spec.collect import Collect, Layer
 
 _CONTAINER = "agent"
@@ -166,7 +166,7 @@ class NodeAgents:
             for layer in layers
         ]
 
-    def _watched(self, node: str, layers: Collection[Layer]) -> dict[Layer, LayerThere]:
+    def _watched(self, node: str, layers: Collection[Layer]) -> dict[Layer, ReadableLayer]:
         """What a node's agent can read; an agent that does not answer reads nothing."""
         try:
             there = self._agents[node].ask_as(
@@ -174,8 +174,8 @@ class NodeAgents:
                 bridges=self._bridges,
             ).layers  # fmt: skip
         except HeadraceError as why:
-            return dict.fromkeys(layers, LayerThere(refused=str(why)))
-        silent = LayerThere(refused=f"agent on {node}: it says nothing of this layer")
+            return dict.fromkeys(layers, ReadableLayer(refused=str(why)))
+        silent = ReadableLayer(refused=f"agent on {node}: it says nothing of this layer")
         return {layer: there.get(layer, silent) for layer in layers}
 
     @contextmanager

@@ -12,9 +12,7 @@ from headrace.engine.plan_compiler import GENERATOR, SINK
 from headrace.engine.plan_document import (
     Plan,
     PlanEngine,
-    PlanInput,
     PlanLink,
-    PlanSegment,
 )
 from headrace.ground.wired.wiring import devargs
 from headrace.spec.kubernetes import PodLink
@@ -189,8 +187,8 @@ def _wires(
 ) -> Iterable[Wire]:
     number = 0
     for ring, link in whole.rings.items():
-        writers = dict.fromkeys(owners[s.name] for s in whole.segments if ring in _written(s))
-        readers = dict.fromkeys(owners[s.name] for s in whole.segments if ring in _read(s))
+        writers = dict.fromkeys(owners[s.name] for s in whole.segments if ring in s.writes)
+        readers = dict.fromkeys(owners[s.name] for s in whole.segments if ring in s.reads)
         assert len(readers) == 1, ring
         [reader] = readers
         if list(writers) == [reader]:
@@ -202,18 +200,6 @@ def _wires(
             number += 1
 
 
-def _read(segment: PlanSegment) -> set[str]:
-    return {one.link for one in segment.inputs}
-
-
-def _written(segment: PlanSegment) -> set[str]:
-    targets = [one.to for one in segment.inputs]
-    for directions in (segment.nodes or {}).values():
-        for edges in directions.values():
-            targets += edges.values()
-    return {to.removeprefix("link:") for to in targets if to.startswith("link:")}
-
-
 def _plan(
     pod: str, pods: tuple[str, ...], whole: Plan, owners: Mapping[str, str], wires: tuple[Wire, ...]
 ) -> Plan:
@@ -223,8 +209,8 @@ def _plan(
     for one in own:
         if one.reader == pod:
             ends.setdefault(one.ring, []).append(one.end)
-    segments = tuple(_segment(s, out, ends) for s in whole.segments if owners[s.name] == pod)
-    used = {name for s in segments for name in _read(s) | _written(s)}
+    segments = tuple(s.between(ends, out) for s in whole.segments if owners[s.name] == pod)
+    used = {name for s in segments for name in s.reads | s.writes}
     links = {name: link for name, link in whole.links.items() if name in used}
     for number, one in enumerate(own):
         other = one.reader if one.writer == pod else one.writer
@@ -249,28 +235,6 @@ def _engine(whole: Plan, links: Mapping[str, PlanLink], held: int) -> PlanEngine
         return engine.having(mbuf_data_bytes=size)
     gone = sum(int(ring.params["size"]) for name, ring in whole.rings.items() if name not in links)
     return engine.having(mbuf_data_bytes=size, mbufs=max(engine.mbufs - gone + held, _MBUFS_LEAST))
-
-
-def _segment(
-    segment: PlanSegment, out: Mapping[str, str], ends: Mapping[str, list[str]]
-) -> PlanSegment:
-    def target(to: str) -> str:
-        link = to.removeprefix("link:")
-        return f"link:{out[link]}" if link != to and link in out else to
-
-    inputs = tuple(
-        PlanInput(link=link, to=target(one.to), direction=one.direction, port=one.port)
-        for one in segment.inputs
-        for link in ends.get(one.link, [one.link])
-    )
-    nodes = segment.nodes and {
-        node: {
-            direction: {edge: target(to) for edge, to in edges.items()}
-            for direction, edges in directions.items()
-        }
-        for node, directions in segment.nodes.items()
-    }
-    return segment.model_copy(update={"inputs": inputs, "nodes": nodes})
 
 
 def on_cpus(plan: Plan, cpus: Mapping[int, int]) -> Plan:

@@ -286,7 +286,9 @@ class _Objects:
             "imagePullPolicy": "IfNotPresent",
             "env": [
                 {"name": name, "value": value}
-                for name, value in sorted(self._environment(node).items())
+                for name, value in sorted(
+                    environment(node, self.layout, self.supplies[node.vnf]).items()
+                )
             ],
             "resources": self._resources(node),
             "securityContext": rights(supply.capabilities),
@@ -314,10 +316,6 @@ class _Objects:
         elif node.kind == "leaf":
             spec["initContainers"] = [self._before(_merging(node.mirror))]
         return {**spec, **self._where(node)}
-
-    def _environment(self, node: ContainerNode) -> dict[str, str]:
-        own = self.supplies[node.vnf].environment(f"vnfs.{node.vnf}.parameters")
-        return environment(node, self.layout) | own
 
     def _resources(self, node: ContainerNode) -> Body:
         """Limits are what is asked for, so that with whole `cpus` the CPUs are the pod's own

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from headrace.engine.buffers import buffers
 from headrace.engine.describe import Description
@@ -13,7 +13,6 @@ from headrace.engine.plan_document import (
     Params,
     Plan,
     PlanEngine,
-    PlanInput,
     PlanLink,
     PlanSegment,
     passing,
@@ -172,10 +171,13 @@ def chain_plans(
     for hop, (_, ports) in enumerate(bed.hops):
         own = [one for one in chain if home[one.name] == hop]
         crossing = _crossing(chain, home, bed, hop)
-        segments = tuple(_at_ports(one, {**names, **crossing}) for one in own)
-        read_here = {entry.link for one in segments for entry in one.inputs}
+        at = {**names, **crossing}
+        read_from = {name: (port,) for name, port in at.items()}
+        segments = tuple(one.between(read_from, at) for one in own)
+        read_here = {link for one in segments for link in one.reads}
         between = {name: link for name, link in whole.links.items() if name in read_here}
-        if strange := _links_of(segments) - set(ports) - set(between):
+        used = read_here.union(*(one.writes for one in segments))
+        if strange := used - set(ports) - set(between):
             raise _two_ways(experiment, doc, strange)
         held = sum(link.params["size"] for link in between.values())
         links = between | _links(ports, bed, devices, segments, listens=False)
@@ -212,26 +214,11 @@ def _crossing(
     readers = {entry.link: home[one.name] for one in chain for entry in one.inputs}
     ports: dict[str, str] = {}
     for one in chain:
-        for ring in _links_of([one]) & set(readers):
+        for ring in (one.reads | one.writes) & set(readers):
             ends = (home[one.name], readers[ring])
             if hop in ends and abs(ends[0] - ends[1]) == 1:
                 ports[ring] = bed.hops[hop][1][int(max(ends) > hop)]
     return ports
-
-
-def _links_of(segments: Iterable[PlanSegment]) -> set[str]:
-    """Links that they read from and write to."""
-    inputs = {entry.link for one in segments for entry in one.inputs}
-    straight = [entry.to for one in segments for entry in one.inputs]
-    targets = [
-        target
-        for one in segments
-        for directions in (one.nodes or {}).values()
-        for edges in directions.values()
-        for target in edges.values()
-    ]
-    told = {t.removeprefix("link:") for t in (*straight, *targets) if t.startswith("link:")}
-    return inputs | told
 
 
 def _two_ways(experiment: Experiment, doc: Document, links: Collection[str]) -> BadInput:
@@ -252,22 +239,3 @@ def _port_names(bed: Testbed, ways: tuple[Path, ...]) -> dict[str, str]:
             (way.back, leaving(bed.chain, way.direction)),
         )
     }
-
-
-def _at_ports(segment: PlanSegment, names: Mapping[str, str]) -> PlanSegment:
-    def target(to: str) -> str:
-        link = to.removeprefix("link:")
-        return f"link:{names[link]}" if link != to and link in names else to
-
-    inputs = tuple(
-        PlanInput(link=names.get(one.link, one.link), to=target(one.to), direction=one.direction)
-        for one in segment.inputs
-    )
-    nodes = segment.nodes and {
-        node: {
-            direction: {edge: target(to) for edge, to in targets.items()}
-            for direction, targets in directions.items()
-        }
-        for node, directions in segment.nodes.items()
-    }
-    return segment.model_copy(update={"inputs": inputs, "nodes": nodes})

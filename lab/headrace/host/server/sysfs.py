@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading sysfs: a file that is not there, or not readable, is None."""
+"""Reading sysfs and procfs: a file that is not there, empty or not readable is None."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 _SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
-def text(path: Path) -> str | None:
+def text(path: str | Path) -> str | None:
     try:
-        return path.read_text(encoding="ascii", errors="replace").strip() or None
+        return Path(path).read_text(encoding="utf-8", errors="replace").strip() or None
     except OSError:
         return None
 

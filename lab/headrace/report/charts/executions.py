@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headrace.analyse.capacity import CycleCost
 from headrace.analyse.conclusion import Conclusion, Standing
-from headrace.analyse.lcores import Lcore, LcoreCost, folded
+from headrace.analyse.lcores import Lcore, folded
 from headrace.analyse.summary import Summary
 from headrace.analyse.units import NOT_KNOWN, ns, pps, rate_scale, significant, time_scale
 
@@ -81,7 +82,7 @@ def _lcore(one: Lcore, classes: dict[str, str]) -> Bar:
     return Bar(name, pieces, significant(one.busy) if pieces else NOT_KNOWN, "")
 
 
-def _called(spent: LcoreCost) -> str:
+def _called(spent: CycleCost) -> str:
     return NAMES.get(spent.kind, spent.name)
 
 

@@ -17,8 +17,10 @@ STYLES = 6
 
 
 class TrialDot(NamedTuple):
+    """A trial of a search."""
+
     number: int
-    load_pps: float
+    load_pps: float  # each way, as the search's bounds are
     loss_ratio: float
     verdict: str
 
