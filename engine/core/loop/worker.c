@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
+ * An lcore's loop: its segments in turn, each a burst (segment.c), which goes through the functions (run.c)
+ * and out to the next link (outlet.h).
+ *
  * Workers that share a CPU with others must let go of it when there is nothing to do: adaptive
  * polls a while first, as DPDK's l3fwd-power does, interrupt waits at once, as the kernel's NAPI
  * does when a queue is empty.

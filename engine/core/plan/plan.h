@@ -36,7 +36,7 @@ struct plan_locate {
 
 enum { WAIT_POLL, WAIT_ADAPTIVE, WAIT_INTERRUPT };
 
-/* What workers do when there is nothing to do (wait.c). */
+/* What workers do when there is nothing to do (loop/worker.c). */
 struct plan_wait {
 	uint32_t mode;
 	uint64_t idle_polls, sleep_us;

@@ -33,7 +33,7 @@ class Diagnosis(Record):
 
 
 class Diagnoses(RootModel[tuple[Diagnosis, ...]]):
-    """headrace explain"""
+    """What `headrace explain` prints."""
 
 
 Rule = Callable[[Evidence], Iterable[Diagnosis]]

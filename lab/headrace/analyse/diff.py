@@ -71,7 +71,7 @@ class Difference(Record):
 
 
 class Diff(Record):
-    """headrace diff"""
+    """What `headrace diff` prints."""
 
     a: str
     b: str

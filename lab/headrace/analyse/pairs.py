@@ -37,7 +37,7 @@ class PairedResults(Record):
 
 
 class Comparison(Record):
-    """headrace compare"""
+    """What `headrace compare` prints."""
 
     bundle: str
     a: str

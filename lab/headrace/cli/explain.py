@@ -26,7 +26,9 @@ def explain(
     bundle: Annotated[
         Path, typer.Argument(help="What `headrace run` or `headrace collect` wrote.")
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the diagnoses, a JSON list.")
+    ] = False,
 ) -> None:
     """Name what is narrowest, the evidence for it, and what would move it."""
     # What `headrace collect` wrote has neither.

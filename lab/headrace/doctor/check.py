@@ -45,7 +45,7 @@ class CheckGroup:
 
 
 class Examination(Record):
-    """headrace doctor"""
+    """What `headrace doctor` prints."""
 
     ready: bool  # headrace can measure here
     checks: tuple[DoctorCheck, ...]

@@ -73,7 +73,7 @@ class DescribedNames(RootModel[dict[str, FunctionDescription | LinkDescription]]
 
 
 class DescribedKinds(Record):
-    """headrace nf"""
+    """What `headrace nf` prints."""
 
     nfs: dict[str, FunctionDescription]
     links: dict[str, LinkDescription]

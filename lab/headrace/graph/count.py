@@ -114,7 +114,7 @@ class GraphCounter:
         return number
 
     def _multisets(self, state: State) -> int:
-        """Only interchangeable instances are left."""
+        """Counts forests of which only interchangeable instances are left."""
         parent = self.problem.units[state.parent]
         kind = (parent.children, parent.caps, state.given, state.hops)
         known = self._forests.get(kind)

@@ -26,13 +26,13 @@ Graph = dict[str, str | None]  # VNF -> parent; None for the root; "a|b": a and 
 
 
 class ChainCount(Record):
-    """headrace chains --count"""
+    """What `headrace chains --count` prints."""
 
     count: int
 
 
 class ChainGraphs(Record):
-    """headrace chains"""
+    """What `headrace chains` prints."""
 
     count: int
     graphs: tuple[Graph, ...]

@@ -23,7 +23,7 @@ Numbers = tuple[int, ...]
 
 @dataclass
 class Forests:
-    """Below one kind of parent, with what its ancestors gave."""
+    """Counts forests below one kind of parent, with what its ancestors gave."""
 
     trees: Callable[[int, Numbers], int]  # with this unit as root and this content
     units: tuple[tuple[int, Numbers], ...]  # who may be a root, and what one takes from each cap
@@ -72,6 +72,6 @@ class Forests:
 
 
 def _parts(content: Numbers) -> Iterator[Numbers]:
-    """All that hold one of the first class that there is."""
+    """All parts of a content that hold one of the first class that there is."""
     first = next(c for c, n in enumerate(content) if n)
     return product(*(range(1 if c == first else 0, n + 1) for c, n in enumerate(content)))

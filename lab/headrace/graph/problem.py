@@ -119,7 +119,7 @@ class GraphProblem:
 
 @dataclass(frozen=True)
 class WantedVnf:
-    """`l4-lb:3`: three interchangeable instances of one VNF."""
+    """Interchangeable instances of one VNF, as `l4-lb:3` asks for three."""
 
     kind: str
     vnf: KnownVnf
@@ -177,7 +177,8 @@ def _split_count(given: str) -> tuple[str, int]:
 def compile_problem(
     wanted: Sequence[WantedVnf], knowledge: Knowledge, *, width: int = 1
 ) -> GraphProblem:
-    """`width`: how many neighbours may run in parallel (1: none do)."""
+    """Makes the problem that is counted and enumerated. `width`: how many neighbours may run in
+    parallel (1: none do)."""
     rules = _applicable(parse_rules(knowledge), wanted)
     groups = _group(wanted, rules, parallel=width > 1)
     items: list[Item] = []
@@ -221,7 +222,8 @@ def _applicable(rules: Iterable[Rule], wanted: Sequence[WantedVnf]) -> list[Rule
 def _group(
     wanted: Sequence[WantedVnf], rules: list[Rule], *, parallel: bool
 ) -> list[list[WantedVnf]]:
-    """Classes; leaves last, so that the first VNF of a forest decides as much as it can."""
+    """Groups VNFs in classes, leaves last, so that the first VNF of a forest decides as much as it
+    can."""
     groups: dict[object, list[WantedVnf]] = {}
     for want in wanted:
         signature: tuple[object, ...] = tuple(

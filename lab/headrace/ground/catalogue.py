@@ -164,7 +164,7 @@ def _text(value: Value) -> str:
 
 
 class DescribedVnf(VnfDefinition):
-    """headrace vnf describe"""
+    """What `headrace vnf describe` prints."""
 
     image: str
 
@@ -179,7 +179,7 @@ class ListedVnf(Spec):
 
 
 class ListedVnfs(RootModel[tuple[ListedVnf, ...]]):
-    """headrace vnf list"""
+    """What `headrace vnf list` prints."""
 
 
 class CatalogueEntry:

@@ -4,7 +4,8 @@
 A new ground is added here, and what asks for it in the spec: a kind of hosting (HOSTING_KINDS in
 spec/deployment.py, its keys of a Study in spec/forms.py), or a choice of `ground` (GroundChoice in
 spec/study.py), as simulated, fitted and kubernetes are. Chains of headrace's own functions are one
-ground with a point for each kind of hosting (own_chains.py: inline, process, container, vm).
+ground with a point for each kind of hosting (own_chains.py: inline, process, container, vm), for
+chains between ports (`testbed`: wired/), and for other engines (`deployment.engine`: engines/).
 `tune` has a ground that no study asks for (tune/ground.py).
 
 Grounds are loaded when wanted: a run need not wait half a second for those of others.

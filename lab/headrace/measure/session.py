@@ -3,7 +3,7 @@
 
 It owns the bundle, the run's state on the machine, lcores, memory, the numbers of trials, and what
 is to be done when a run is interrupted or fails. Grounds deploy and observe (ground/contract.py);
-measure/trial.py judges; measure/series.py knows which trials a study wants.
+measure/audit.py judges; measure/series.py knows which trials a study wants.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class ServerPorts:
 
 
 class CapacityOutput(Record):
-    """headrace hosting capacity"""
+    """What `headrace hosting capacity` prints."""
 
     vnfs: int
     because: tuple[str, ...]  # a sentence for each port

@@ -46,7 +46,7 @@ class CampaignPoint(Record):
 
 
 class CampaignOutput(Record):
-    """headrace campaign"""
+    """What `headrace campaign` prints."""
 
     folder: str
     study: str

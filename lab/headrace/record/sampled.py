@@ -41,7 +41,7 @@ class Sampled(Record):
 
 
 class CollectOutput(Record):
-    """headrace collect"""
+    """What `headrace collect` prints."""
 
     folder: str  # where the samples are
     status: int  # the command's exit status; 0 without a command
@@ -56,6 +56,6 @@ class ReadableLayer(Record):
 
 
 class ReadableLayers(Record):
-    """headrace collect --check"""
+    """What `headrace collect --check` prints."""
 
     layers: dict[str, ReadableLayer]

@@ -24,7 +24,7 @@ class SelftestPart(Record):
 
 
 class SelftestOutput(Record):
-    """headrace hosting selftest"""
+    """What `headrace hosting selftest` prints."""
 
     bundle: str | None  # none where nothing could be tried
     passed: int

@@ -63,7 +63,7 @@ class BottleneckRow(ResultKey):
 
 
 class ReportOutput(Record):
-    """headrace report"""
+    """What `headrace report` prints."""
 
     bundle: str
     state: Literal["running", "complete", "partial"]

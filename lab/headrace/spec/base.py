@@ -72,7 +72,7 @@ def _ratio(value: Any) -> Any:
 
 
 def is_ratio(value: Any) -> bool:
-    """Written as a ratio is, whatever its size."""
+    """Says whether it is written as a ratio is, whatever its size."""
     if isinstance(value, str):
         return bool(_PERCENT.match(value))
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -40,7 +40,8 @@ class Transfer(Spec):
 
 
 class RingCost(Spec):
-    """Per packet. `touched`: with the descriptor and header line, which the producer wrote."""
+    """What a ring costs per packet. `touched`: with the descriptor and header line, which the
+    producer wrote."""
 
     burst: int
     touched: bool

@@ -53,7 +53,7 @@ class Sourced(Spec):
         return value
 
     def at(self, corner: float) -> float:
-        """`corner`: -1 at its least, 0 as it is, 1 at its most."""
+        """The value at a corner of its spread: -1 at its least, 0 as it is, 1 at its most."""
         return self.value * (1 + corner * self.spread)
 
 
@@ -199,9 +199,9 @@ class MeasuredPauses(Spec):
 
 
 class DescribedServer(Spec):
-    """servers/NAME.yaml. `costs`: the file of the server whose `functions` are scaled to this one
-    by what memory costs on both. `tester: outside`: traffic comes by the ports, and no lcore of
-    this server makes it."""
+    """What servers/NAME.yaml says. `costs`: the file of the server whose `functions` are scaled to
+    this one by what memory costs on both. `tester: outside`: traffic comes by the ports, and no
+    lcore of this server makes it."""
 
     name: Annotated[str, Field(pattern=NAME_PATTERN)]
     about: str = ""
@@ -292,7 +292,8 @@ def figures_of(model: Spec, at: str = "") -> Iterator[tuple[str, Sourced]]:
 
 
 def read_server(file: Path, of: Document | None = None) -> tuple[Document, DescribedServer]:
-    """`of`: the study that names it. A bundle's copy names other copies of that bundle only."""
+    """Reads a described server. `of`: the study that names it. A bundle's copy names other copies
+    of that bundle only."""
     inputs = {} if of is None else of.inputs
     copied = of is not None and of.bundled and file in inputs.values()
     doc = replace(document.load(file, inputs), bundled=copied)

@@ -69,7 +69,7 @@ class Document:
         return self.file if self.together is None else self.file.parent
 
     def text(self) -> str:
-        """As the user wrote it, comments and all."""
+        """The spec as the user wrote it, comments and all."""
         return self.changed or self.together or self.file.read_text(encoding="utf-8")
 
     def resolve(self, given: str | Path) -> Path:
@@ -147,7 +147,7 @@ class Document:
         return inside if deeper or self._depth(inside) == len(inside) else path
 
     def _depth(self, path: tuple[PathKey, ...]) -> int:
-        """How many keys of a path are there."""
+        """How many of a path's keys the file has."""
         node = self.root
         for depth, key in enumerate(path):
             child = _child(node, key)[0] if node is not None else None

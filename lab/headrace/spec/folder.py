@@ -29,7 +29,7 @@ def is_folder(given: Path) -> bool:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Figure 8 before figure 10."""
+    """The studies of a folder, in the order of the numbers in their names: figure 8 before 10."""
     return sorted(folder.glob("*.yaml"), key=lambda file: [
         (int(part), "") if part.isdigit() else (-1, part)
         for part in re.split(r"(\d+)", file.stem) if part

@@ -91,7 +91,7 @@ _NO_FUNCTIONS_NETWORKS = {"ovs", "macvlan"}  # of which headrace's own functions
 
 
 def check(doc: Document, data: dict[str, Any], swept: Iterable[str] = ()) -> None:
-    """The first key that is not where it belongs."""
+    """Refuses the first key that is not where it belongs."""
     first = next(_problems(data), None)
     if first is not None:
         path, problem = first
@@ -108,7 +108,7 @@ def misplaced(doc: Document, path: Path, problem: str, swept: Iterable[str] = ()
 
 
 def hosting_kind(data: Any) -> str:
-    """As it is written; what is none of them is left for the model to refuse."""
+    """The kind of hosting that is written; what is none is left for the model to refuse."""
     deployment = data.get("deployment") if isinstance(data, dict) else None
     hosting = deployment.get("hosting") if isinstance(deployment, dict) else None
     kind = hosting.get("kind") if isinstance(hosting, dict) else hosting
@@ -139,7 +139,7 @@ def _belongs(path: Path, kind: str, kinds: tuple[str, ...]) -> str:
 
 
 def _of_a_table(data: dict[str, Any]) -> Iterator[tuple[Path, str]]:
-    """Others chose what was deployed and measured."""
+    """Keys that a published table cannot take: others chose what was deployed and measured."""
     if _at(data, ("ground", "fitted")) is None:
         return
     for key in data:
@@ -218,7 +218,7 @@ def _workload(at: Path, one: dict[str, Any], hosting: str) -> Iterator[tuple[Pat
 
 
 def _at(data: Any, path: Path) -> Any:
-    """What stands there; None without it."""
+    """What stands at a path; None where nothing does."""
     for key in path:
         if not isinstance(data, dict) or key not in data:
             return None

@@ -104,7 +104,7 @@ class Machine:
 def lacking(
     need: Needs, values: dict[str, Any], spec: dict[str, Any], machine: Machine
 ) -> str | None:
-    """Why this machine cannot have a point with these values of the sweep."""
+    """Says why this machine cannot have a point with these values of the sweep; None: it can."""
     if any(values.get(path) != value for path, value in need.when.items()):
         return None
     if need.never:

@@ -24,7 +24,8 @@ _RATIO = re.compile(r"^([1-9]\d?):1$")
 
 
 def _ratio(value: Any) -> Any:
-    """`2:1` is two vCPUs on each physical core. YAML 1.1 reads a bare 2:1 as the number 121."""
+    """Reads a ratio: `2:1` is two vCPUs on each physical core. YAML 1.1 reads a bare 2:1 as the
+    number 121."""
     if isinstance(value, str) and _RATIO.match(value):
         return int(value.split(":")[0])
     if isinstance(value, int) and not isinstance(value, bool) and value % 60 == 1 and value > 60:

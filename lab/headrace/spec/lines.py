@@ -12,7 +12,8 @@ _GZIP = b"\x1f\x8b"  # RFC 1952, section 2.3.1
 
 
 def lines_of(file: Path) -> Iterator[str]:
-    """By its first bytes, not by its name. OSError: it cannot be read, or is no whole gzip file."""
+    """The lines of a file, unpacked where its first bytes, not its name, say that it is gzip.
+    OSError: it cannot be read, or is no whole gzip file."""
     with file.open("rb") as raw:
         packed = raw.read(2) == _GZIP
     try:
@@ -25,5 +26,5 @@ def lines_of(file: Path) -> Iterator[str]:
 
 
 def entries_in(file: Path) -> int:
-    """Lines that say something."""
+    """How many lines of a file are neither empty nor comments."""
     return sum(1 for line in lines_of(file) if line.strip() and not line.startswith("#"))

@@ -150,7 +150,8 @@ ASKED = ("search", "loads", "max", *_ALONE)
 
 
 def _asks(value: Any) -> bool:
-    """Also what is wrong, such as a load of 0: it is told what is wrong with it."""
+    """Says whether a value asks for something. Also a wrong one does, such as a load of 0: it is
+    told what is wrong with it."""
     return value is not None and value is not False and value not in ("", [], (), {})
 
 

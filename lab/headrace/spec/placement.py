@@ -25,8 +25,8 @@ Whole = Annotated[int, Field(ge=0)]
 
 
 class Area(Spec):
-    """`node`: memory node, numbered over all servers. `limit`: its memory's bandwidth, as an index
-    of the problem's limits."""
+    """Cores that are alike, of one memory node. `node`: memory node, numbered over all servers.
+    `limit`: its memory's bandwidth, as an index of the problem's limits."""
 
     name: str
     server: Whole
@@ -43,7 +43,7 @@ class ThreadMode(Spec):
 
 
 class SharedLimit(Spec):
-    """What lcores share: a port's bits and packets, a node's memory, an interconnect."""
+    """What lcores share: a port's bits or packets, a node's memory, an interconnect."""
 
     name: str
     capacity: Annotated[int, Field(ge=1)]
@@ -70,9 +70,9 @@ class Door(Spec):
 
 
 class FunctionLoads(Spec):
-    """At the chain's rate. `work`, `memory`, `delay_ns`: by area. `enter`, `enter_ns`: as the first
-    of its segment, by where packets come from: the same area, another area of the node, another
-    node. `leave`: as the last of its segment."""
+    """What a function takes at the chain's rate. `work`, `memory`, `delay_ns`: by area. `enter`,
+    `enter_ns`: as the first of its segment, by where packets come from: the same area, another area
+    of the node, another node. `leave`: as the last of its segment."""
 
     name: str
     work: tuple[Whole, ...]
@@ -177,16 +177,16 @@ class ModeBound(Spec):
 
 
 class Branch(Spec):
-    """Those of a node's placements in which its chain's first segment ends before a function and is
-    in an area as one of the pairs in `firsts` says."""
+    """The part of a node's placements in which its chain's first segment ends before a function and
+    is in an area as one of the pairs in `firsts` says."""
 
     firsts: Annotated[tuple[tuple[Whole, Whole], ...], Field(min_length=1)]
     node: BranchNode
 
 
 class BranchNode(Spec):
-    """All placements that the branches above leave. Either `branches` of `chain`, which have all of
-    them, or a bound of theirs."""
+    """The placements that the branches above leave: split into `branches` of `chain`, which have
+    all of them, or refuted by a bound."""
 
     chain: Whole | None = None
     branches: tuple[Branch, ...] = ()
@@ -237,7 +237,8 @@ class PlacementAnswer(Spec):
 
     @property
     def gap(self) -> float | None:
-        """By what part of the bound the value is above it; None: there is no bound to speak of."""
+        """The part of the bound by which the value is above it; None: there is no bound to speak
+        of."""
         bound = self.certificate.bound
         if bound > 0:
             return self.value / bound - 1
@@ -308,7 +309,7 @@ class UsedLimit(Spec):
 
 
 class PlacementPlan(Spec):
-    """headrace plan --server"""
+    """What `headrace plan --server` prints."""
 
     server: str
     about: str

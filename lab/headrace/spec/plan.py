@@ -130,4 +130,4 @@ class ChainPlan(Spec):
 
 
 class ChainPlans(RootModel[tuple[ChainPlan, ...]]):
-    """headrace plan"""
+    """What `headrace plan` prints."""

@@ -59,7 +59,8 @@ class TablePoint(Spec):
 
 
 class TableSweep(Spec):
-    """Sieber et al. 2017, figures 6, 7a and 7b: a table that grows beyond the caches."""
+    """What a function costs while its table grows beyond the caches, as in Sieber et al. 2017,
+    figures 6, 7a and 7b."""
 
     load_pps: float
     points: tuple[TablePoint, ...]
@@ -79,8 +80,8 @@ class CoRun(Spec):
 
 
 class FitPoint(Spec):
-    """`left_out`: cycles that a fit to all the other points predicts here. None: an older headrace
-    made it, or there were too few points."""
+    """One measured point beside the fit. `left_out`: cycles that a fit to all the other points
+    predicts here. None: an older headrace made it, or there were too few points."""
 
     state: int
     measured: float
@@ -113,11 +114,11 @@ class Penalty(Spec):
 
 
 class Fit(Spec):
-    """Sieber et al. 2017, Towards Optimal Adaptation of NFV Packet Processing to Modern CPU Memory
-    Architectures, section 4.3: average memory access time. Miss rates come from sizes, what a miss
-    costs from the calibration; fitted are `base_cycles`, `accesses` and `bytes_per_entry`, and
-    whether the accesses of a packet wait for one another (`overlapped` false) or are under way at
-    once."""
+    """The model of average memory access time, fitted (Sieber et al. 2017, Towards Optimal
+    Adaptation of NFV Packet Processing to Modern CPU Memory Architectures, section 4.3). Miss rates
+    come from sizes, what a miss costs from the calibration; fitted are `base_cycles`, `accesses`
+    and `bytes_per_entry`, and whether the accesses of a packet wait for one another (`overlapped`
+    false) or are under way at once."""
 
     base_cycles: float
     bytes_per_entry: float

@@ -78,7 +78,7 @@ class ServersNeeded(Spec):
 
 
 class Provision(Spec):
-    """headrace provision"""
+    """What `headrace provision` prints."""
 
     study: str
     busy: float

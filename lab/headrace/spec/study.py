@@ -85,7 +85,7 @@ class _Grounded(BaseModel):
 
 
 def ground_of(doc: Document) -> GroundChoice | None:
-    """None: this server."""
+    """The ground that a study names; None: this server."""
     if not isinstance(doc.data, dict):
         return None  # refused where it is read
     try:
@@ -336,7 +336,7 @@ class Experiment:
 
     @property
     def flows(self) -> int:
-        """How many there are; of a capture nobody knows, and many are taken for granted."""
+        """How many flows there are; of a capture nobody knows, and many are taken for granted."""
         return (self.workload if isinstance(self.workload, Packets) else Packets()).flows.count
 
     @property

@@ -40,7 +40,7 @@ class Device:
 
     @property
     def text(self) -> str:
-        """As a spec has it."""
+        """The end as a spec has it."""
         return self.name if self.kind in ("pci", "interface") else f"{self.kind}:{self.name}"
 
     @property
@@ -178,7 +178,7 @@ class Testbed(Spec):
 
     @property
     def tester_server(self) -> str | None:
-        """None: this machine."""
+        """The server that makes the traffic; None: this machine."""
         return self.ports[self.tester[0]].server
 
     @property

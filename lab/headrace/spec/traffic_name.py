@@ -55,7 +55,7 @@ def what_differs(
 
 
 def _properties(workload: AnyWorkload) -> dict[str, Any]:
-    """All that a name does not say, by key of the spec. A seed is of an order that it draws."""
+    """What a name does not say, by key of the spec; a seed only where an order is drawn by it."""
     flat = dict(_flat(workload.model_dump(mode="json", exclude=_NAMED)))
     if not isinstance(workload, Packets):
         return flat

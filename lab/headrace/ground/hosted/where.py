@@ -105,7 +105,7 @@ class Whereabouts(Record):
 
 
 class WhereOutput(Record):
-    """headrace hosting where"""
+    """What `headrace hosting where` prints."""
 
     placement: str
     nic_node: int
