@@ -6,6 +6,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 EXIT_BAD_INPUT = 2
@@ -61,3 +62,7 @@ def shown(value: Any, limit: int = 120) -> str:
     if isinstance(value, date):
         text = str(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def unwritable(path: Path, error: OSError) -> HeadraceError:
+    return HeadraceError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}")

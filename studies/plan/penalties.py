@@ -20,7 +20,7 @@ from headrace.host.programs import shipped
 from headrace.layout.placing import lcores_of, loads_of
 from headrace.profile.placeable import Placeable, PlacementWish
 from headrace.spec import document
-from headrace.spec.described import with_costs
+from headrace.spec.server_file import with_costs
 from headrace.spec.placement import (
     ChainLoads,
     ChosenPlacement,

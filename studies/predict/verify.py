@@ -38,7 +38,8 @@ from headrace.host.programs import find_engine, shipped
 from headrace.record.bundle import Bundle
 from headrace.record.rows import Result
 from headrace.report.checks import Check, at_least, at_most
-from headrace.spec.described import DescribedServer, read_server
+from headrace.spec.described import DescribedServer
+from headrace.spec.server_file import read_server
 
 Json = dict[str, Any]
 SERVERS = ("epyc-zen5", "epyc-zen5-apart")

@@ -14,7 +14,7 @@ import duckdb
 import pytest
 
 from headrace.host.openvswitch import dpdk_lacking
-from headrace.host.state import Process
+from headrace.host.processes import Process
 from support.containers import lacking
 from support.lab import (
     COMMAND,

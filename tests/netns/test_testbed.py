@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headrace.host.state import Process
+from headrace.host.processes import Process
 from headrace.record.bundle import Bundle
 from support.lab import COMMAND, environment, runtime_dir, state_left, wait_for
 from support.netns import Lan, ip

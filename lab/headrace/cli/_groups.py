@@ -30,11 +30,12 @@ from headrace.record.bundle import BundleWriter
 from headrace.record.outputs import ListedPoint, PointList
 from headrace.record.points import POINTS_FILE, PointRow, PointRows
 from headrace.record.resolved import Resolved
-from headrace.spec.described import DescribedServer, read_server
+from headrace.spec.described import DescribedServer
 from headrace.spec.document import Document
 from headrace.spec.group import Machine, span
 from headrace.spec.kubernetes import Kubernetes
 from headrace.spec.points import StudyPoint, Wanted, has_groups, points
+from headrace.spec.server_file import read_server
 from headrace.spec.study import Study, ground_of, read, studies
 
 Check = Callable[[Document], Checked]

@@ -28,9 +28,9 @@ from headrace.profile.settled import SettledPlacement
 from headrace.report.html import write as write_page
 from headrace.report.placed import document as placed_document
 from headrace.report.terminal import show
-from headrace.spec.described import with_costs
 from headrace.spec.document import Document
 from headrace.spec.placement import PlacementAim, PlacementAnswer, PlacementPlan
+from headrace.spec.server_file import with_costs
 from headrace.spec.study import Experiment, expand
 
 _SERVERS_MAX = 64

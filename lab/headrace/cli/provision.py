@@ -16,8 +16,8 @@ from headrace.host.store import server_given
 from headrace.report.html import write
 from headrace.report.provision import document as provision_document
 from headrace.report.terminal import show
-from headrace.spec.described import with_costs
 from headrace.spec.provision import Provision
+from headrace.spec.server_file import with_costs
 from headrace.spec.study import expand
 
 

@@ -17,8 +17,9 @@ from headrace.engine.running import RunningEngine
 from headrace.errors import EXIT_BAD_INPUT, BadInput, HeadraceError
 from headrace.host import hugepages
 from headrace.host.numa import started_near
+from headrace.host.processes import Process
 from headrace.host.scheduling import Snapshot, snapshot
-from headrace.host.state import Process, RunState, dpdk_in
+from headrace.host.state import RunState, dpdk_in
 from headrace.host.tail import tail
 from headrace.host.tool import printable
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
@@ -24,9 +24,8 @@ from headrace.record.identity import Origin
 from headrace.record.latency import latency
 from headrace.record.text import rate
 from headrace.record.text import time as duration_text
-
-if TYPE_CHECKING:
-    from headrace.ground.inline import DeployedEngine
+from headrace.spec.document import Document
+from headrace.spec.study import Experiment
 
 _SATURATED_S, _AT_S, _DRAIN_S = 0.5, 0.3, 0.05
 _CHANGE_MOST_S = 60.0
@@ -58,31 +57,25 @@ class EngineOperable:
         return EnginePlant(self.of, self.future)
 
 
-def operable_of(deployed: DeployedEngine) -> EngineOperable:
+def operable_of(
+    of: ElasticEngine, experiment: Experiment, doc: Document, labels: Sequence[str]
+) -> EngineOperable:
     """Measures first, for some seconds."""
-    experiment, placement = deployed.point.experiment, deployed.point.placement
-    [segment], most = placement.segments, experiment.execution.elastic
-    cpus = placement.room[:most]
-    begun = list(range(len(segment.cpus)))  # they are the first of these
-    of = ElasticEngine(
-        deployed.engine, deployed.plan, deployed.ways[0], cpus, deployed.point.policy,
-        deployed.site.say, begun,
-    )  # fmt: skip
-    if not _tells_each(of):
-        why = "does not say how much waits for each replica; allowed: one of this version"
-        raise HeadraceError(f"deployment.engine: {deployed.point.description.engine}: {why}")
     model = measured(of)
-    deployed.site.say(
+    of.say(
         f"  one lcore carries {rate(model.one.carried_pps)}; another one, with its share of the "
         f"flows, is there after {duration_text(model.change_s * 1e9)}"
     )
-    future = load_of(experiment, deployed.point.doc)
-    return EngineOperable(of, future, experiment.frame.mean_bytes, deployed.labels, model)
+    future = load_of(experiment, doc)
+    return EngineOperable(of, future, experiment.frame.mean_bytes, labels, model)
 
 
-def _tells_each(of: ElasticEngine) -> bool:
+def check_tells_each(of: ElasticEngine, program: Path) -> None:
+    """Refuses a program that is too old for what is asked of it."""
     wire = of.engine.read().links[of.way.wire]
-    return isinstance(wire, RingCounts) and len(wire.used_each) == wire.rings
+    if not isinstance(wire, RingCounts) or len(wire.used_each) != wire.rings:
+        why = "does not say how much waits for each replica; allowed: one of this version"
+        raise HeadraceError(f"deployment.engine: {program}: {why}")
 
 
 def spread(of: ElasticEngine, lcores: int) -> None:

@@ -306,9 +306,18 @@ class DeployedEngine(TrialsOnly):
         return EngineLook(self.engine, self.ways, self.plan)
 
     def operable(self) -> Operable | None:
-        from headrace.ground.elastic_engine import operable_of  # numpy: not for a start
+        # numpy: not for a start
+        from headrace.ground.elastic_engine import check_tells_each, operable_of
+        from headrace.ground.elastic_plant import ElasticEngine
 
-        return operable_of(self)
+        point = self.point
+        [segment], most = point.placement.segments, point.experiment.execution.elastic
+        elastic = ElasticEngine(
+            self.engine, self.plan, self.ways[0], point.placement.room[:most], point.policy,
+            self.site.say, list(range(len(segment.cpus))),  # these are the first of its lcores
+        )  # fmt: skip
+        check_tells_each(elastic, point.description.engine)
+        return operable_of(elastic, point.experiment, point.doc, self.labels)
 
     def left_alone(self, seconds: float) -> float | None:
         with self.engine.measuring():

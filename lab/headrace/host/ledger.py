@@ -16,9 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
+from headrace.errors import unwritable
 from headrace.host import builds, cgroups, netlink, runtime
+from headrace.host.processes import Process, kill
 from headrace.host.settings import restore
-from headrace.host.state import Process, kill, unwritable
 from headrace.host.tool import installed
 from headrace.host.tree import remove_tree
 

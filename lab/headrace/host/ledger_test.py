@@ -13,7 +13,7 @@ from pyroute2 import IPRoute
 
 from headrace.host.ledger import Ledger, undo
 from headrace.host.plumbing import add_veth, counts, make_namespace
-from headrace.host.state import Process
+from headrace.host.processes import Process
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 

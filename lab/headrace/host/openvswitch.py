@@ -17,8 +17,8 @@ from pathlib import Path
 from headrace.errors import HeadraceError
 from headrace.host.ledger import Ledger
 from headrace.host.plumbing import make_namespace, within
+from headrace.host.processes import Process
 from headrace.host.programs import VSWITCHD
-from headrace.host.state import Process
 
 _TIMEOUT_S = 30
 _SOCKET_PATH_MAX = 107

@@ -10,22 +10,19 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import signal
 import stat
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, unwritable
 from headrace.host import hugepages, interrupts
+from headrace.host.processes import Process, kill
 from headrace.host.tree import remove_tree
 
-_KILL_WAIT_S = 5.0
 _RUN = "run-"
 
 
@@ -44,28 +41,6 @@ def _own(directory: Path) -> bool:
     except FileNotFoundError:
         return False
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
-
-
-@dataclass(frozen=True)
-class Process:
-    """A process told apart from a later one with the same number by its start time."""
-
-    pid: int
-    started: int
-
-    @staticmethod
-    def of(pid: int) -> Process | None:
-        try:
-            text = Path(f"/proc/{pid}/stat").read_text()
-        except OSError:
-            return None
-        fields = text.rpartition(")")[2].split()
-        if fields[0] == "Z":
-            return None
-        return Process(pid, int(fields[19]))  # proc(5): field 22, starttime
-
-    def alive(self) -> bool:
-        return Process.of(self.pid) == self
 
 
 class RunState:
@@ -136,10 +111,6 @@ def _tidy() -> None:
     if done:
         text = "; ".join(done)
         print(f"headrace: a run that was killed had left something: {text}", file=sys.stderr)
-
-
-def unwritable(path: Path, error: OSError) -> HeadraceError:
-    return HeadraceError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}")
 
 
 def _put(path: Path, value: dict[str, Any]) -> None:
@@ -290,7 +261,7 @@ def _undo(run: Path) -> list[str]:
         kill(engine)
         done.append(f"killed engine {engine.pid}")
     if (run / "resources.jsonl").exists():
-        from headrace.host.ledger import undo  # it needs this module
+        from headrace.host.ledger import undo  # netlink and containers: not for a start
 
         done += undo(run / "resources.jsonl")
     note = _get(run / "hugepages.json")
@@ -330,17 +301,3 @@ def telemetry_sockets(run: Path) -> tuple[Path, ...]:
     """Sockets of a run's engine, while it runs."""
     socket = dpdk_folder(run, dpdk_prefix(run)) / "dpdk_telemetry.v2"
     return (socket,) if socket.exists() else ()
-
-
-def kill(process: Process) -> None:
-    """SIGTERM, a moment to leave, then SIGKILL; never a process that took over the number."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        if not process.alive():
-            return
-        try:
-            os.kill(process.pid, number)
-        except ProcessLookupError:
-            return
-        deadline = time.monotonic() + _KILL_WAIT_S
-        while process.alive() and time.monotonic() < deadline:
-            time.sleep(0.02)

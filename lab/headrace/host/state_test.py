@@ -15,13 +15,15 @@ import pytest
 from headrace.errors import HeadraceError
 from headrace.host.hugepages import give_back
 from headrace.host.ledger import Ledger
-from headrace.host.state import Process, RunState, clean, run_state, state_directories
+from headrace.host.processes import Process
+from headrace.host.state import RunState, clean, run_state, state_directories
 from headrace.host.tree import remove_tree
 from headrace.host.tree_test import deep
 
 KILLED_OWNER = """
 import os, signal, subprocess, sys
-from headrace.host.state import Process, RunState
+from headrace.host.state import RunState
+from headrace.host.processes import Process
 state = RunState()
 child = subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                          start_new_session=True)

@@ -13,9 +13,9 @@ from headrace.errors import BadInput, bad_value
 from headrace.host.programs import shipped
 from headrace.host.server import detect
 from headrace.spec.calibration import Calibration
-from headrace.spec.described import read_server
 from headrace.spec.document import Document
 from headrace.spec.invalid import sentence
+from headrace.spec.server_file import read_server
 
 M = TypeVar("M", bound=BaseModel)
 

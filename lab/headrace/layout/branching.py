@@ -20,8 +20,8 @@ from functools import cached_property
 import numpy as np
 
 from headrace.layout.cheapest import NEVER, Firsts, PricedWays, Prices
-from headrace.layout.lagrange import SCALE, Relaxation
 from headrace.layout.pattern_bound import PatternBound
+from headrace.layout.relaxation import SCALE, Relaxation
 from headrace.spec.placement import Branch, BranchNode, ModeBound, ModeTree
 
 _PATTERN_S = 2.0  # for one leaf, and one load

@@ -20,7 +20,7 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from headrace.errors import HeadraceError
-from headrace.layout.cut_search import Choice, improved, usual
+from headrace.layout.cuts import Choice, improved, usual
 from headrace.layout.layout import SOURCE, Edge, Layout, Lcores, Problem, receiving, sending
 from headrace.layout.layout import throughput as exact
 

@@ -8,19 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.layout.cut_search import (
+from headrace.layout.cut_search import best, count, exhaustive, expected, fewest, quickest
+from headrace.layout.cuts import (
     EXHAUSTIVE_MAX,
-    best,
     compositions,
-    count,
-    exhaustive,
-    expected,
-    fewest,
     improved,
     layouts,
     neighbours,
     pipeline,
-    quickest,
     run_to_completion,
     with_beside,
 )

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from headrace.errors import HeadraceError, bad_value
 from headrace.layout import cut_search
-from headrace.layout.cut_search import Choice
+from headrace.layout.cuts import Choice
 from headrace.layout.layout import Problem
 from headrace.spec.base import Rate, rate_text
 from headrace.spec.plan import Aim

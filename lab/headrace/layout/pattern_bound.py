@@ -18,7 +18,6 @@ from functools import cached_property
 import numpy as np
 
 from headrace.layout.cheapest import NEVER, ChainWay, PricedWays, Prices, SegmentKey
-from headrace.layout.lagrange import SCALE, Relaxation, ints, scaled
 from headrace.layout.pattern_program import (
     ItemizedWay,
     PatternPrices,
@@ -28,6 +27,7 @@ from headrace.layout.pattern_program import (
 )
 from headrace.layout.patterns import ANY, ItemKind, Knapsack, LcoreItems, Pattern, any_kind, rising
 from headrace.layout.placing import from_door, up
+from headrace.layout.relaxation import SCALE, Relaxation, ints, scaled
 from headrace.spec.placement import ItemPrices, ModeBound
 
 _UNITS = 2500  # in which an lcore's load is counted, at most

@@ -11,10 +11,11 @@ import pytest
 
 from headrace.layout import check_placement
 from headrace.layout.cheapest import WayTables
-from headrace.layout.lagrange import Relaxation
+from headrace.layout.lagrange import relax
 from headrace.layout.pattern_bound import PatternBound
 from headrace.layout.patterns import ItemKind, KindPrices, Knapsack, any_kind, rising
 from headrace.layout.provable_test import by_hand
+from headrace.layout.relaxation import Relaxation
 from headrace.spec.placement import ModeBound, PlacementProblem
 
 
@@ -69,7 +70,7 @@ def three_halves() -> PlacementProblem:
 
 def bound_of(problem: PlacementProblem, full: int) -> ModeBound | None:
     relaxation = Relaxation(WayTables(problem, problem.modes[0]), full)
-    patterns = PatternBound(relaxation, relaxation.solve(1e12).prices)
+    patterns = PatternBound(relaxation, relax(relaxation, 1e12).prices)
     patterns.solve(1e12, 1e9)
     return patterns.certified(0, full)
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from headrace.layout.cheapest import Array, ChainWay
-from headrace.layout.lagrange import Relaxation
 from headrace.layout.patterns import ANY, ItemKind, KindPrices, Pattern, kind_of, price_of, rising
 from headrace.layout.placing import segment_uses
+from headrace.layout.relaxation import Relaxation
 from headrace.layout.scaled_program import ScaledProgram
 from headrace.spec.placement import ChosenSegment
 

@@ -28,10 +28,11 @@ from headrace.layout.enumerated import (
     port_choices,
 )
 from headrace.layout.filled import AreaFiller
-from headrace.layout.lagrange import BoundPart, Relaxation, Relaxed, first_server, in_whole
+from headrace.layout.lagrange import Relaxed, relax
 from headrace.layout.packed import Draft, Packer, cut_once, everywhere
 from headrace.layout.pattern_bound import PatternBound
 from headrace.layout.placing import areas_of, loads_of, value_of
+from headrace.layout.relaxation import BoundPart, Relaxation, first_server, in_whole
 from headrace.layout.unmet import why_unmet
 from headrace.spec.placement import (
     WHOLE,
@@ -200,7 +201,7 @@ class Placing:
         tables = WayTables(self._first, self.problem.modes[number])
         full = _FLUID if self.problem.aim == "rate" else self.problem.full
         relaxation = Relaxation(tables, full, times=self._times)
-        relaxed = relaxation.solve(self._until(0.25))
+        relaxed = relax(relaxation, self._until(0.25))
         pool: list[list[ChainWay]] = [[] for _ in self.problem.chains]
         for column, _ in sorted(
             zip(relaxed.columns, relaxed.parts, strict=True), key=lambda p: -p[1]
@@ -332,7 +333,7 @@ class Placing:
         def attempt(firsts: Firsts, end: float) -> int | None:
             return self._attempted(mode, firsts, min(end, time.monotonic() + _ATTEMPT_S))
 
-        began = relaxation.solve(until).prices
+        began = relax(relaxation, until).prices
         branching = Branching(relaxation, began, mode.number, mode.bounds["all"], attempt)
         tree, _ = branching.solve(best[0], until)
         if tree.bound > mode.bound:
@@ -375,7 +376,7 @@ class Placing:
             relaxation = Relaxation(mode.tables, full, step, part, self._times)
             if relaxation.room <= 0:
                 return
-            self._price(mode, relaxation, relaxation.solve(self._until(1.0)), best[0])
+            self._price(mode, relaxation, relax(relaxation, self._until(1.0)), best[0])
 
     def _by_patterns(
         self, mode: _Mode, best: tuple[int, ChosenPlacement] | None, until: float
@@ -386,14 +387,14 @@ class Placing:
             return
         if self.problem.aim != "rate":
             relaxation = Relaxation(mode.tables, self.problem.full, times=self._times)
-            began = relaxation.solve(until).prices
+            began = relax(relaxation, until).prices
             bound = PatternBound(relaxation, began)
             bound.solve(until, best[0] - 1 + 1e-6)
             self._certified(mode, bound, relaxation.full)
             return
         full = min(best[0] - 1, mode.bound + round(_PART * (best[0] - mode.bound)))
         relaxation = Relaxation(mode.tables, full, times=self._times)
-        bound = PatternBound(relaxation, relaxation.solve(until).prices)
+        bound = PatternBound(relaxation, relax(relaxation, until).prices)
         while True:
             value = bound.solve(until, 1 + 1e-6)
             if not self._certified(mode, bound, full):

@@ -6,15 +6,13 @@ level; each chain once; no more time than its goal. Its columns are whose progra
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from ortools.linear_solver import pywraplp
 
 from headrace.layout.cheapest import Array, Prices
-
-if TYPE_CHECKING:
-    from headrace.layout.lagrange import Relaxation
+from headrace.layout.relaxation import Relaxation
 
 _ELASTIC = 1e6  # what it costs to have less than is needed, so that there is always a solution
 

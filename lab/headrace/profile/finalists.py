@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from statistics import median
 
-from headrace.layout import cut_search
-from headrace.layout.cut_search import Choice
+from headrace.layout import cut_search, cuts
+from headrace.layout.cuts import Choice
 from headrace.layout.layout import Layout, Problem, throughput
 from headrace.profile import rounds
 from headrace.profile.layout_point import deployed
@@ -51,5 +51,5 @@ def tried(
 def _finalists(problem: Problem, choice: Choice) -> list[Layout]:
     leading = cut_search.leading(problem, choice, _MANY)
     least = _NEAR * choice.predicted_pps
-    usual = (one for one in cut_search.usual(problem) if throughput(problem, one) >= least)
+    usual = (one for one in cuts.usual(problem) if throughput(problem, one) >= least)
     return list(dict.fromkeys((*leading, *usual)))

@@ -28,9 +28,10 @@ from headrace.profile.hosted_placeable import HostedPlaceable
 from headrace.profile.placeable import PlacementWish
 from headrace.profile.settled import SettledPlacement
 from headrace.spec import document
-from headrace.spec.described import DescribedServer, read_server
+from headrace.spec.described import DescribedServer
 from headrace.spec.document import Document
 from headrace.spec.placement import WHOLE, PlacementAnswer, PlacementProblem
+from headrace.spec.server_file import read_server
 from headrace.spec.study import expand
 
 LLC = "  - {name: L3, kib: [1024, x], shared_by: 4, cycles: [50, x], gather_cycles: [5, x]}\n"

@@ -18,8 +18,9 @@ from headrace.report.document_model import Table
 from headrace.report.placed import document as placed_document
 from headrace.report.placed import sentence
 from headrace.spec import document
-from headrace.spec.described import DescribedServer, read_server
+from headrace.spec.described import DescribedServer
 from headrace.spec.placement import WHOLE, PlacementAim
+from headrace.spec.server_file import read_server
 from headrace.spec.study import expand
 
 SERVER = """

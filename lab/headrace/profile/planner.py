@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from headrace.layout import cut_search, goals
+from headrace.layout import cut_search, cuts, goals
 from headrace.layout.goals import WantedLayout
 from headrace.layout.layout import Layout, NfCost, Problem, loads, throughput
 from headrace.profile import chain_costs as costs
@@ -156,8 +156,8 @@ class Planner:
 def _layouts(experiment: Experiment, problem: Problem, best: Layout) -> dict[Role, Layout]:
     layouts: dict[Role, Layout] = {
         "best": best,
-        "rtc": cut_search.run_to_completion(problem),
-        "pipeline": cut_search.pipeline(problem),
+        "rtc": cuts.run_to_completion(problem),
+        "pipeline": cuts.pipeline(problem),
     }
     if (given := layout_point.told(experiment, problem)) is not None:
         layouts["given"] = given

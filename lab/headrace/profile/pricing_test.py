@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.layout import cut_search
+from headrace.layout.cuts import layouts as all_layouts
 from headrace.layout.layout import (
     SOURCE,
     Edge,
@@ -96,7 +96,7 @@ def test_every_layout_is_priced_out_of_a_few(n: int) -> None:
     ways = tuple(Edge(i - 1, i, 1.0) for i in range(n + 1))
     priced = price([str(i) for i in range(n)], runs, ways, (0, 1), HZ)
     assert priced.kept == pytest.approx(KEPT, rel=0.02)
-    for layout in cut_search.layouts(given):
+    for layout in all_layouts(given):
         predicted, real = throughput(priced, layout), throughput(given, layout)
         assert predicted == pytest.approx(real, rel=0.05), layout.text("abcd"[:n])
 

@@ -13,8 +13,9 @@ from headrace.host.store import server_given
 from headrace.profile.provisioned_hosted import HostedProvisioning
 from headrace.report.provision import document as provision_document
 from headrace.spec import document
-from headrace.spec.described import DescribedServer, with_costs
+from headrace.spec.described import DescribedServer
 from headrace.spec.provision import Provision, ServersNeeded
+from headrace.spec.server_file import with_costs
 from headrace.spec.study import expand
 
 STUDY = shipped("studies") / "provision-hosted.yaml"

@@ -20,7 +20,8 @@ from headrace.host.server.detect import detect
 from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.figures import LatencyFloor
 from headrace.report import html, plan, server
-from headrace.report.charts.bars import Bar, Piece, plain
+from headrace.report.charts.bar_rows import Bar, Piece
+from headrace.report.charts.bars import plain
 from headrace.report.charts.curves import Axes, Band, Series
 from headrace.report.charts.trend import Trend, TrendDot, TrendLine
 from headrace.report.document_model import Answer, Chart, Document, Section, curves

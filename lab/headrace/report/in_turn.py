@@ -13,7 +13,8 @@ from headrace.analyse.units import plural, signed_percent, significant
 from headrace.record.bundle import Bundle
 from headrace.record.estimates import Paired
 from headrace.record.known import known
-from headrace.report.charts.bars import Bar, Piece, plain
+from headrace.report.charts.bar_rows import Bar, Piece
+from headrace.report.charts.bars import plain
 from headrace.report.document_model import (
     Block,
     Chart,

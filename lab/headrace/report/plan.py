@@ -8,7 +8,8 @@ from statistics import median
 
 from headrace.analyse.units import NOT_KNOWN, percent, pps, rate_scale, signed_percent, significant
 from headrace.layout.layout import joined
-from headrace.report.charts.bars import Bar, BarGroup, Bars, Panel, Piece
+from headrace.report.charts.bar_rows import Bar, BarGroup, Panel, Piece
+from headrace.report.charts.bars import Bars
 from headrace.report.document_model import (
     Block,
     Cell,

@@ -5,13 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from headrace.spec.described import DescribedServer
-    from headrace.spec.document import PathKey
+from headrace.spec.described import DescribedServer
+from headrace.spec.document import PathKey
 
-Contradiction = tuple[tuple["PathKey", ...], str]
+Contradiction = tuple[tuple[PathKey, ...], str]
 _ABOVE_ZERO = ("transfer_cycles", "remote_cycles", "memory_gbs", "interconnect_gbs", "thread_speed")
 
 

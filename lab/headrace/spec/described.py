@@ -8,17 +8,12 @@ Cycles are those of its core clock.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from headrace.spec import document
 from headrace.spec.base import NAME_PATTERN, Count, Ratio, Spec
-from headrace.spec.contradictions import contradictions
-from headrace.spec.document import Document
-from headrace.spec.invalid import explain
 
 CLOCK_MHZ_MOST = 100_000
 DELAY = "delay"  # the function whose cost a spec says (engine/nf/delay)
@@ -289,30 +284,3 @@ def figures_of(model: Spec, at: str = "") -> Iterator[tuple[str, Sourced]]:
                 yield here, one
             elif isinstance(one, Spec):
                 yield from figures_of(one, here)
-
-
-def read_server(file: Path, of: Document | None = None) -> tuple[Document, DescribedServer]:
-    """Reads a described server. `of`: the study that names it. A bundle's copy names other copies
-    of that bundle only."""
-    inputs = {} if of is None else of.inputs
-    copied = of is not None and of.bundled and file in inputs.values()
-    doc = replace(document.load(file, inputs), bundled=copied)
-    try:
-        server = DescribedServer.model_validate(doc.data)
-    except ValidationError as error:
-        raise explain(doc, error, DescribedServer) from None
-    for path, problem in contradictions(server):
-        raise doc.error(path, problem)
-    return doc, server
-
-
-def with_costs(file: Path, of: Document | None = None) -> tuple[DescribedServer, DescribedServer]:
-    """A server, and the one that its functions' costs were measured on: itself, or another.
-    `of`: the study that names it."""
-    doc, server = read_server(file, of)
-    if server.costs is None:
-        return server, server
-    _, other = read_server(doc.resolve(server.costs))
-    if other.costs is not None:
-        raise doc.error(("costs",), "has `costs` itself; allowed: a server with `functions`")
-    return server, other

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.errors import BadInput
 from headrace.host.programs import shipped
-from headrace.spec.described import read_server, with_costs
+from headrace.spec.server_file import read_server, with_costs
 
 SERVERS = sorted(shipped("servers").glob("*.yaml"))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.spec.described import DescribedServer, read_server
+from headrace.spec.described import DescribedServer
+from headrace.spec.server_file import read_server
 
 COSTS = "{base: [50, x], rx: [20, x], tx: [10, x], hand_over: [15, x], loop: [5, x], poll: [0, x]}"
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from headrace.collect.collector import Held, Targets
 from headrace.collect.cores import core_clock
+from headrace.collect.virtual_switch import BRIDGE
 from headrace.collect.watch import targets_of
 from headrace.errors import HeadraceError
 from headrace.ground.appliances import charged_here
@@ -274,7 +275,11 @@ class RunningGraph(ApplianceGraph):
         )
 
     def charge(self) -> ChargeReading:
-        return charged_here.read(self)
+        namespaces = {node.name: self.name(node) for node in self.layout.nodes}
+        if self.network == "bridge":
+            namespaces[BRIDGE] = bridges_of(self.tag)
+        spent = self.clock.spent()
+        return charged_here.read(self.pids, self.switch_pids, self.forwarding, spent, namespaces)
 
     def interface_counts(self) -> dict[str, dict[str, InterfaceCount]]:
         return {node.name: counts(self.name(node)) for node in self.layout.nodes}

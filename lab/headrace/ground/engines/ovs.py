@@ -25,7 +25,7 @@ from headrace.host.ledger import Ledger
 from headrace.host.moved import move
 from headrace.host.openvswitch import OpenVswitch, dpdk_lacking, dpdk_program, dpdk_settings
 from headrace.host.plumbing import within
-from headrace.host.state import Process
+from headrace.host.processes import Process
 from headrace.spec.chain import Node
 from headrace.spec.testbed import Device, ExternalDut, WirePort
 

@@ -18,10 +18,11 @@ from headrace.record.figures import Figures, gbps
 from headrace.record.latency import pdv
 from headrace.record.resolved import ResolvedFit
 from headrace.record.segments import Segment
-from headrace.spec.described import DescribedServer, read_server
+from headrace.spec.described import DescribedServer
 from headrace.spec.document import Document
 from headrace.spec.fitted import Fitted
 from headrace.spec.measure import Measure
+from headrace.spec.server_file import read_server
 from headrace.spec.study import Study, studies
 
 

@@ -25,7 +25,7 @@ from headrace.ground.hosted.vnf import HostedVnf, last_words
 from headrace.host import runtime
 from headrace.host.cgroups import PERIOD_US, Cgroup
 from headrace.host.ledger import Ledger
-from headrace.host.state import Process
+from headrace.host.processes import Process
 from headrace.host.tool import tool
 from headrace.spec.document import Document
 from headrace.spec.hosting import Hosting

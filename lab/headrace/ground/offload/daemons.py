@@ -13,7 +13,7 @@ from pathlib import Path
 from headrace.errors import BadInput, HeadraceError
 from headrace.host.bounded import Unbounded, run_bounded
 from headrace.host.ledger import Ledger
-from headrace.host.state import Process
+from headrace.host.processes import Process
 from headrace.host.tail import tail
 from headrace.host.tool import last_words, printable
 from headrace.spec.offload import RouterVnf

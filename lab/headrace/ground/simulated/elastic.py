@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.engine.place import Placement
 from headrace.ground.load_curve import load_of
 from headrace.ground.operable import (
     Assignment,
@@ -24,10 +24,10 @@ from headrace.ground.simulated.priced_layout import PricedLayout
 from headrace.ground.simulated.queueing import WIRE, delays_ns
 from headrace.layout.buckets import TICK_S, BucketCounts, BucketedLcores, BucketLoad
 from headrace.record.identity import Origin
+from headrace.spec.described import DescribedServer
+from headrace.spec.document import Document
 from headrace.spec.operate import Operate
-
-if TYPE_CHECKING:
-    from headrace.ground.simulated.ground import SimulatedPoint
+from headrace.spec.study import Experiment
 
 _COUNTED_S = 0.1  # packets of each bucket
 
@@ -49,26 +49,37 @@ class SimulatedOperable:
         return SimulatedPlant(self, lcores, self.asked.seed + repetition - 1)
 
 
+@dataclass(frozen=True)
+class AskedChain:
+    """A chain on a described server, as its study asks for it."""
+
+    experiment: Experiment
+    doc: Document
+    server: DescribedServer
+    engine: str
+    placement: Placement
+
+
 def operable_of(
-    point: SimulatedPoint, alone: PricedLayout, most_pps: float, labels: Sequence[str]
+    asked_for: AskedChain, alone: PricedLayout, most_pps: float, labels: Sequence[str]
 ) -> SimulatedOperable:
     """`alone`: the chain on one of its lcores; `most_pps`: what the tester makes."""
-    experiment, ground = point.experiment, point.ground
+    experiment, server = asked_for.experiment, asked_for.server
     asked, deployment = experiment.study.measure.operate, experiment.study.deployment
     assert asked is not None  # the session asks for it
     carried, _ = alone.capacity()
 
     def delays(load_pps: float) -> NDArray[np.float64] | None:
-        return delays_ns(alone, load_pps, carried, experiment, ground.server, ground.engine)
+        return delays_ns(alone, load_pps, carried, experiment, server, asked_for.engine)
 
-    [segment] = point.placement.segments
+    [segment] = asked_for.placement.segments
     one = priced_lcore(alone, delays)
     model = PricedElastic(one, len(segment.cpus), asked.buckets, experiment.flows, asked.costs)
-    future = load_of(experiment, point.doc)
+    future = load_of(experiment, asked_for.doc)
     offered = Foresight(future.seconds, np.minimum(future.pps, most_pps))
     wire = WIRE if deployment.wire == "auto" else deployment.wire
-    outside = ground.server.tester == "outside"
-    room = ground.server.ports[0].buffer_packets if outside else wire
+    outside = server.tester == "outside"
+    room = server.ports[0].buffer_packets if outside else wire
     return SimulatedOperable(
         model, future, offered, asked, experiment.frame.mean_bytes, room, labels
     )

@@ -28,7 +28,7 @@ from headrace.ground.hosted.cpus import Cpu
 from headrace.ground.hosted.parts import NIC, topology
 from headrace.ground.simulated.branches import Shares, edges_of
 from headrace.ground.simulated.costs import backwards, counted, priced
-from headrace.ground.simulated.elastic import SimulatedOperable, operable_of
+from headrace.ground.simulated.elastic import AskedChain, SimulatedOperable, operable_of
 from headrace.ground.simulated.limits_reached import limits_of
 from headrace.ground.simulated.observed import SimulatedTrial, observations
 from headrace.ground.simulated.priced_hosted import priced_hosted, spread
@@ -44,8 +44,9 @@ from headrace.record.identity import Direction
 from headrace.record.resolved import ResolvedSimulation
 from headrace.record.segments import Segment
 from headrace.spec.collect import Collect
-from headrace.spec.described import DescribedServer, with_costs
+from headrace.spec.described import DescribedServer
 from headrace.spec.document import Document
+from headrace.spec.server_file import with_costs
 from headrace.spec.study import Experiment, Study, expand, ground_of
 
 
@@ -291,8 +292,10 @@ class SimulatedDeployed(Computed):
         return self._corners[0.0].source_pps()
 
     def operable(self) -> SimulatedOperable:
-        most = self._corners[0.0].source_pps()
-        return operable_of(self.point, self.point.alone(), most, self.labels)
+        point, most = self.point, self._corners[0.0].source_pps()
+        server, engine = point.ground.server, point.ground.engine
+        chain = AskedChain(point.experiment, point.doc, server, engine, point.placement)
+        return operable_of(chain, point.alone(), most, self.labels)
 
     def start(self, offer: Offer, load_pps: float, seconds: float) -> None:
         self._load = AskedLoad(load_pps, seconds)

@@ -17,8 +17,8 @@ from headrace.ground.simulated.refuse import check_covered
 from headrace.layout.layout import SOURCE, Edge
 from headrace.record.facts import Observation
 from headrace.spec import document
-from headrace.spec.described import read_server
 from headrace.spec.round_testdata import COSTS, read_round, round_server
+from headrace.spec.server_file import read_server
 from headrace.spec.study import expand
 
 SERVER = round_server(

@@ -17,7 +17,7 @@ from typing import Protocol
 from headrace.errors import HeadraceError
 from headrace.host.bounded import Unbounded, run_bounded
 from headrace.host.ledger import Ledger
-from headrace.host.state import Process
+from headrace.host.processes import Process
 from headrace.host.tool import printable
 from headrace.spec.testbed import ExternalDut
 

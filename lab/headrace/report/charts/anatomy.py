@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .bars import Bar, Bars, Piece, fills, plain
+from .bar_rows import Bar, Piece
+from .bars import Bars, fills, plain
 
 PARTS = ("generator", "switch", "queue", "scheduler", "VNF")
 FILLS = fills(PARTS)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from headrace.analyse.units import significant
 
-from .bars import Bar, Bars, Panel
+from .bar_rows import Bar, BarRows, Panel
 from .svg import (
     SMALL,
     Map,
@@ -45,7 +45,7 @@ class _Frame(NamedTuple):
     marks: tuple[float, ...]
 
 
-def draw(chart: Bars, width: float) -> str:
+def draw(chart: BarRows, width: float) -> str:
     if not any(chart.bars(i) for i in range(len(chart.panels))):
         return ""
     beside = width >= SMALL and len(chart.panels) > 1
@@ -64,7 +64,7 @@ def draw(chart: Bars, width: float) -> str:
     return picture(width, height, chart.words(), *body)
 
 
-def _frame(chart: Bars, index: int, start: float, end: float) -> _Frame:
+def _frame(chart: BarRows, index: int, start: float, end: float) -> _Frame:
     bars, panel = chart.bars(index), chart.panels[index]
     label = max(text_width(bar.name, SIZE) for bar in bars)
     label += 10 if label else 0
@@ -81,12 +81,12 @@ def _frame(chart: Bars, index: int, start: float, end: float) -> _Frame:
     return _Frame(start, left, right, end, x, above, tuple(marks))
 
 
-def _value_width(chart: Bars, index: int, bar: Bar) -> float:
+def _value_width(chart: BarRows, index: int, bar: Bar) -> float:
     return max(text_width(chart.text(index, bar), VALUE), text_width(bar.note, NOTE))
 
 
 def _panel(
-    chart: Bars, index: int, frame: _Frame, top: float, beside: bool
+    chart: BarRows, index: int, frame: _Frame, top: float, beside: bool
 ) -> tuple[list[str], float]:
     """What a panel shows, and where it ends."""
     row = ROW + (NAME if frame.above else 0)
@@ -120,7 +120,7 @@ def _axis(panel: Panel, frame: _Frame, top: float, bottom: float) -> list[str]:
     return [*body, text(middle, bottom + 35, panel.unit, class_="tick", text_anchor="middle")]
 
 
-def _bar(chart: Bars, index: int, bar: Bar, frame: _Frame, top: float) -> list[str]:
+def _bar(chart: BarRows, index: int, bar: Bar, frame: _Frame, top: float) -> list[str]:
     panel, y = chart.panels[index], top
     value = chart.text(index, bar)
     if frame.above:

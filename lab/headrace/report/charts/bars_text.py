@@ -7,7 +7,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text as Words
 
-from .bars import Bar, Bars
+from .bar_rows import Bar
+from .bars import Bars
 
 LONGEST, SHORTEST = 60, 8  # columns of the longest bar
 DIM, BAD = "dim", "bold red"

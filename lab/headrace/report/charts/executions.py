@@ -12,7 +12,8 @@ from headrace.analyse.lcores import Lcore, folded
 from headrace.analyse.summary import Summary
 from headrace.analyse.units import NOT_KNOWN, ns, pps, rate_scale, significant, time_scale
 
-from .bars import Bar, BarGroup, Bars, Look, Panel, Piece, fills
+from .bar_rows import Bar, BarGroup, Look, Panel, Piece
+from .bars import Bars, fills
 
 MOST = 12  # executions: the best of them
 LCORES = 6  # of one execution; more are folded where they do the same

@@ -12,7 +12,8 @@ from headrace.analyse.bottleneck import Pipe
 from headrace.analyse.capacity import PAUSED, Part
 from headrace.analyse.units import SPACE, Scale, count, percent, rate_scale, significant
 
-from .bars import Bar, Bars, Piece, plain
+from .bar_rows import Bar, Piece
+from .bars import Bars, plain
 from .svg import el, fits, line, picture, rect, shorten, text, title
 
 BORE = 104.0  # drawn height of the widest part

@@ -9,7 +9,8 @@ from headrace.analyse.units import percent
 from headrace.collect.stack.result import SoftirqCpu, StageLatency
 from headrace.collect.stack.show import time_text
 
-from .bars import Bar, Bars, Piece, plain
+from .bar_rows import Bar, Piece
+from .bars import Bars, plain
 
 MOST = 12  # stages
 VECTORS = {"NET_RX": "n1", "NET_TX": "n8", "TIMER": "n6", "RCU": "n3", "SCHED": "n5"}
