@@ -3,6 +3,7 @@
 #include "source.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -186,31 +187,47 @@ static void source_prepare(struct link *l)
 		replay_reset(s->replay);
 }
 
+/* For a copy at most; the lcore that makes it may have lost its CPU meanwhile. */
+static void hold(struct source *s)
+{
+	while (atomic_flag_test_and_set_explicit(&s->held, memory_order_acquire))
+		sched_yield();
+}
+
+static void release(struct source *s)
+{
+	atomic_fetch_add_explicit(&s->version, 1, memory_order_release);
+	atomic_flag_clear_explicit(&s->held, memory_order_release);
+}
+
 static void source_start(struct link *l, const struct send_run *run)
 {
 	struct source *s = l->state;
 
+	hold(s);
 	s->run = *run;
-	if (source_timed(s) && !run->counted)
-		s->run.packets = source_timed_packets(s);
+	if (source_timed(s, run) && !run->counted)
+		s->run.packets = source_timed_packets(s, run);
 	s->stopped = false;
-	atomic_fetch_add_explicit(&s->version, 1, memory_order_release);
+	release(s);
 }
 
 static void source_stop(struct link *l)
 {
 	struct source *s = l->state;
 
+	hold(s);
 	s->stopped = true;
-	atomic_fetch_add_explicit(&s->version, 1, memory_order_release);
+	release(s);
 }
 
 static void source_set_rate(struct link *l, double rate_pps)
 {
 	struct source *s = l->state;
 
+	hold(s);
 	s->run.rate_pps = rate_pps;
-	atomic_fetch_add_explicit(&s->version, 1, memory_order_release);
+	release(s);
 }
 
 static void source_announce(const struct link *l, struct trial *t)

@@ -43,6 +43,7 @@ struct source_queue {
 	uint64_t sizes[SIZE_CLASSES]; /* of what was sent */
 	uint64_t first_tsc, last_tsc;
 	_Atomic unsigned int done_epoch; /* the last trial that came to its end */
+	struct send_run run; /* as the command of `version` has it */
 } __rte_cache_aligned;
 
 struct source {
@@ -51,18 +52,19 @@ struct source {
 	struct flows flows;
 	struct craft craft;
 	struct replay *replay;
-	/* What is wanted; written by the control thread before `version`, read after it. */
+	/* What is wanted: the control thread's, but for lcores that copy it when `version` is not theirs. */
 	struct send_run run;
-	_Atomic bool stopped;
+	bool stopped;
 	_Atomic uint64_t version;
+	atomic_flag held; /* while either writes or copies the two */
 	uint16_t n_queues;
 	struct source_queue *queues;
 };
 
 /* Whether the run is a replay in the capture's own distances. */
-bool source_timed(const struct source *s);
+bool source_timed(const struct source *s, const struct send_run *run);
 /* How many of such a replay are due before its time is over. */
-uint64_t source_timed_packets(const struct source *s);
+uint64_t source_timed_packets(const struct source *s, const struct send_run *run);
 
 /* The link's rx; rxq->state is a struct source_queue. */
 uint16_t source_rx(struct link_rxq *rxq, struct rte_mbuf **pkts, uint16_t n);

@@ -34,23 +34,23 @@ static uint64_t next_flow(struct source_queue *q, const struct flows *f)
 	return q->first_flow + i;
 }
 
-bool source_timed(const struct source *s)
+bool source_timed(const struct source *s, const struct send_run *run)
 {
-	return s->replay && s->conf->timing == TIMING_CAPTURE && s->run.rate_pps > 0;
+	return s->replay && s->conf->timing == TIMING_CAPTURE && run->rate_pps > 0;
 }
 
 /* Cycles for each ns of the capture, at the run's mean rate. */
-static double stretch(const struct source *s)
+static double stretch(const struct source *s, const struct send_run *run)
 {
 	const struct replay *r = s->replay;
 
-	return (double)rte_get_tsc_hz() * r->n_packets / s->run.rate_pps / (double)r->period_ns;
+	return (double)rte_get_tsc_hz() * r->n_packets / run->rate_pps / (double)r->period_ns;
 }
 
-uint64_t source_timed_packets(const struct source *s)
+uint64_t source_timed_packets(const struct source *s, const struct send_run *run)
 {
 	const struct replay *r = s->replay;
-	double ns = (double)s->run.duration / stretch(s);
+	double ns = (double)run->duration / stretch(s, run);
 	uint64_t rounds = (uint64_t)(ns / (double)r->period_ns), low = 0, high = r->n_packets;
 	uint64_t rest = (uint64_t)(ns - (double)rounds * (double)r->period_ns);
 
@@ -93,7 +93,7 @@ static uint16_t timed_due(struct source_queue *q, uint64_t now, uint16_t n)
 static void begin(struct source_queue *q)
 {
 	const struct source *s = q->source;
-	const struct send_run *r = &s->run;
+	const struct send_run *r = &q->run;
 	double interval = r->rate_pps > 0 ? (double)rte_get_tsc_hz() * s->n_queues / r->rate_pps : 0;
 
 	q->epoch = r->epoch;
@@ -113,7 +113,7 @@ static void begin(struct source_queue *q)
 	if (r->rate_pps > 0)
 		q->pace.deadline += RTE_MAX(r->duration / OVERTIME_DIV,
 					    rte_get_tsc_hz() / OVERTIME_MIN_HZ);
-	q->per_ns = source_timed(s) ? stretch(s) : 0;
+	q->per_ns = source_timed(s, r) ? stretch(s, r) : 0;
 	q->began = 0;
 	q->rounds = 0;
 	q->running = true;
@@ -125,27 +125,48 @@ static void end(struct source_queue *q)
 	atomic_store_explicit(&q->done_epoch, q->epoch, memory_order_release);
 }
 
+/*
+ * A copy of what is wanted. A trial that ends by itself leaves a stop or a rate unseen, and the next
+ * trial is written at the moment at which that is looked at; so neither is looked at half written. An
+ * lcore does not wait for it.
+ */
+static bool copy_wanted(struct source_queue *q, bool *stopped)
+{
+	struct source *s = q->source;
+
+	if (atomic_flag_test_and_set_explicit(&s->held, memory_order_acquire))
+		return false;
+	q->version = atomic_load_explicit(&s->version, memory_order_relaxed);
+	q->run = s->run;
+	*stopped = s->stopped;
+	atomic_flag_clear_explicit(&s->held, memory_order_release);
+	return true;
+}
+
 /* A command of the control thread: a new trial, a stop, or another rate. */
-static __rte_noinline void obey(struct source_queue *q, uint64_t version)
+static __rte_noinline void obey(struct source_queue *q)
 {
 	const struct source *s = q->source;
+	const struct send_run *r = &q->run;
+	bool stopped;
 
-	q->version = version;
-	if (s->run.epoch != q->epoch)
+	if (!copy_wanted(q, &stopped))
+		return; /* with the next burst */
+	if (r->epoch != q->epoch)
 		begin(q);
-	else if (q->running && s->run.rate_pps > 0) {
+	else if (q->running && r->rate_pps > 0) {
 		int64_t since = rte_rdtsc() - q->pace.start_tsc;
 		uint64_t t = since > 0 ? (uint64_t)since << PACE_FRACTION : 0;
 
 		if (q->per_ns > 0) {
 			uint64_t ns = q->rounds * s->replay->period_ns + s->replay->packets[q->flow].at_ns;
 
-			q->per_ns = stretch(s);
+			q->per_ns = stretch(s, r);
 			q->began = since - (int64_t)((double)ns * q->per_ns);
 		}
-		pace_change(&q->pace, t, (double)rte_get_tsc_hz() * s->n_queues / s->run.rate_pps);
+		pace_change(&q->pace, t, (double)rte_get_tsc_hz() * s->n_queues / r->rate_pps);
 	}
-	if (s->stopped && q->running)
+	if (stopped && q->running)
 		end(q);
 }
 
@@ -293,7 +314,7 @@ uint16_t source_rx(struct link_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 	uint16_t due;
 
 	if (unlikely(version != q->version))
-		obey(q, version);
+		obey(q);
 	if (!q->running)
 		return 0;
 	now = rte_rdtsc();

@@ -144,3 +144,40 @@ def test_everything_at_once(start_engine: Callable[..., Engine], cpus: list[int]
     assert sink["received"] == sent > PACKETS // 2
     assert (sink["lost"], sink["reordered"], sink["duplicated"]) == (0, 0, 0)
     assert set(nf_imbalance(reading).values()) == {0}
+
+
+def _at_a_stroke(engine: Engine, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Requests in one piece, so that the engine serves each at once behind the one before."""
+    engine.lines.write("".join(json.dumps(request) + "\n" for request in requests))
+    engine.lines.flush()
+    return [json.loads(engine.lines.readline()) for _ in requests]
+
+
+def test_commands_to_a_source_follow_at_once(
+    start_engine: Callable[..., Engine], cpus: list[int]
+) -> None:
+    """An lcore looks at what a source is to do while the next command is written, and takes each
+    whole: a trial has its own packets and rate, whatever came just before and after it."""
+    plan = _plan([cpus[0], cpus[0]])
+    with start_engine(plan) as engine:
+        for turn in range(30):
+            packets, rate = 10 + turn, 100_000 + turn
+            start = {"cmd": "start", "sources": {"gen": {"rate_pps": 1e6, "packets": packets}}}
+            other = {"cmd": "set", "link": "gen", "rate_pps": rate / 2}
+            last = {"cmd": "set", "link": "gen", "rate_pps": rate}
+            # An idle source is told a rate, which is not that of the trial right behind it.
+            replies = _at_a_stroke(engine, [other, start, other, last])
+            assert all(reply["ok"] for reply in replies), replies
+            engine.wait_for(
+                lambda: engine.read()["links"]["gen"]["state"] == "done", "the trial", pause=0.001
+            )
+            gen = engine.read()["links"]["gen"]
+            assert (gen["intended"], gen["rate_pps"]) == (packets, rate)
+            assert gen["sent"] + gen["unsent"] == packets
+        # A trial that is stopped as it starts sends nothing more, and keeps no other from starting.
+        replies = _at_a_stroke(engine, [last, start, {"cmd": "stop"}])
+        assert all(reply["ok"] for reply in replies), replies
+        engine.wait_for(lambda: engine.read()["links"]["gen"]["state"] == "done", "the stop")
+        engine.call("start", sources={"gen": {"rate_pps": 10_000, "packets": 100}})
+        engine.wait_for(lambda: engine.read()["links"]["gen"]["state"] == "done", "the last")
+        assert engine.settle(100)["links"]["meas"]["lost"] == 0
