@@ -178,6 +178,7 @@ def without_sockets(devices: Mapping[str, Device]) -> None:
         if to.kind not in ("memif", "vhost") or not path.is_socket():
             continue
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+            probe.setblocking(False)  # who listens may take nobody, for good
             kind = probe.connect_ex(to.name)
         if kind != errno.ECONNREFUSED:
             raise HeadraceError(

@@ -70,6 +70,21 @@ def test_a_socket_is_removed_only_where_nobody_listens(tmp_path: Path) -> None:
     assert path.exists()
 
 
+def test_who_listens_and_takes_nobody_holds_nobody(tmp_path: Path) -> None:
+    """Who calls a listener whose queue is full would wait, and nobody has to take from it."""
+    path, waiting = tmp_path / "s", list[socket.socket]()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(path))
+        listener.listen(0)
+        while not waiting or waiting[-1].connect_ex(str(path)) == 0:
+            waiting.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            waiting[-1].setblocking(False)
+        with pytest.raises(HeadraceError, match="somebody listens at"):
+            without_sockets({"left": Device("memif", str(path))})
+    for one in waiting:
+        one.close()
+
+
 @pytest.mark.parametrize("carrier", [True, False])
 def test_a_link_without_carrier_is_not_up(carrier: bool) -> None:
     """DPDK's drivers of the kernel's interfaces call it up, and the first packets are lost."""
