@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from headrace.host.state import dpdk_folder, dpdk_in
 from support.engine import Engine, memory_engine
 from support.lab import COMMAND, environment, runtime_dir, wait_for
 
@@ -156,6 +157,37 @@ def test_ordinary_user(engine_binary: Path, cpus: list[int]) -> None:
             has_no_rights(pid, NOBODY, filtered(engine_binary))
             assert children(pid) == []
         assert not engine.socket_path.exists()
+
+
+@contextlib.contextmanager
+def _taken_by_another() -> Iterator[None]:
+    """DPDK's folder of ordinary users, as the first of them leaves it: nobody else's."""
+    shared = Path("/tmp/dpdk")
+    if shared.exists():
+        pytest.skip(f"{shared} is there, and somebody's")
+    shared.mkdir(0o700)
+    shutil.chown(shared, NOBODY - 1, NOBODY - 1)
+    try:
+        yield
+    finally:
+        shutil.rmtree(shared)
+
+
+@pytest.mark.needs_root
+def test_a_second_ordinary_user(engine_binary: Path, cpus: list[int]) -> None:
+    """What an engine of the lab's keeps for DPDK is in its run's own folder, whoever was first."""
+    with tempfile.TemporaryDirectory() as made, _taken_by_another():
+        folder = Path(made)
+        shutil.chown(folder, NOBODY, NOBODY)
+        binary = Path(shutil.copy(engine_binary, folder))
+        document = plan(cpus[0])
+        engine = Engine(binary, document, folder)
+        ours = f"RUNTIME_DIRECTORY={dpdk_in(folder)['RUNTIME_DIRECTORY']}"
+        enter = ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups"]
+        engine.command = [*enter, "env", "-u", "XDG_RUNTIME_DIR", ours, *engine.command]
+        with engine:
+            own = dpdk_folder(folder, document["engine"]["file_prefix"])
+            assert (own / "dpdk_telemetry.v2").is_socket()
 
 
 HOSTED = """
