@@ -133,6 +133,15 @@ class PlanCut:
     def of(self, pod: str) -> list[Wire]:
         return [wire for wire in self.wires if pod in (wire.writer, wire.reader)]
 
+    def listens(self, pod: str) -> bool:
+        """At a socket of the folder that pods share; those behind it call."""
+        pods = list(self.plans)
+        return any(
+            pods.index(pod) == min(pods.index(wire.writer), pods.index(wire.reader))
+            for wire in self.of(pod)
+            if wire.side is None
+        )
+
     def devices(self, pod: str) -> list[str]:
         """The network's, that a pod is given."""
         ends = ((w.out if w.writer == pod else w.end) for w in self.of(pod) if w.side is not None)

@@ -104,6 +104,15 @@ def test_the_tester_listens_and_no_pod_calls_its_ports_alike() -> None:
         assert len(set(ports)) == len(ports)
 
 
+def test_who_listens_has_a_server_and_nobody_else() -> None:
+    parts = cut(pipeline())
+    servers = {
+        pod for pod, plan in parts.plans.items()
+        if any("role=server" in str(link.params.get("devargs")) for link in plan.links.values())
+    }  # fmt: skip
+    assert servers == {pod for pod in parts.plans if parts.listens(pod)} == {TESTER, "vnf1"}
+
+
 def test_buffers_are_for_what_a_pod_has() -> None:
     """Those of rings that are none any more are not made: both ways they were 150,000, which did
     not fit a pod's memory."""

@@ -103,9 +103,7 @@ def _pod(pod: str, parts: PlanCut, how: EnginePods) -> Body:
                 "command": ["sleep", "infinity"],  # engines are started by what the lab asks
                 "resources": _resources(pod, parts, how),
                 "securityContext": confined,
-                "volumeMounts": [
-                    {"name": name, "mountPath": path} for name, path, _ in _volumes(how)
-                ],
+                "volumeMounts": _mounts(pod, parts, how),
             }
         ],
         "volumes": [{"name": name, **source} for name, _, source in _volumes(how)],
@@ -118,6 +116,15 @@ def _pod(pod: str, parts: PlanCut, how: EnginePods) -> Body:
         given = [{"name": f"{pod}-{device}", "interface": device} for device in devices]
         metadata["annotations"] = {NETWORKS: json.dumps(given)}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _mounts(pod: str, parts: PlanCut, how: EnginePods) -> list[dict[str, object]]:
+    """Who only calls makes no file in a folder of the node's."""
+    mounts: list[dict[str, object]] = [
+        {"name": name, "mountPath": path} for name, path, _ in _volumes(how)
+    ]
+    mounts[0]["readOnly"] = not parts.listens(pod)
+    return mounts
 
 
 def _volumes(how: EnginePods) -> Sequence[tuple[str, str, dict[str, object]]]:

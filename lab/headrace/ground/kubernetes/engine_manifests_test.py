@@ -33,6 +33,17 @@ def test_a_pod_has_no_rights_unless_all_are_asked_for() -> None:
     assert own["securityContext"]["privileged"]
 
 
+def test_who_only_calls_cannot_fill_a_folder_of_the_nodes() -> None:
+    """The tester has to make its socket there."""
+
+    def writable(name: str) -> bool:
+        [own] = pod(HOW, name)["containers"]
+        [folder] = [one for one in own["volumeMounts"] if one["name"] == "links"]
+        return not folder["readOnly"]
+
+    assert (writable("tester"), writable("vnf1")) == (True, False)
+
+
 def test_memory_is_the_engines_and_a_memifs_rings() -> None:
     """Two rings of 1,024 buffers of 2 KiB; vhost-user moves packets in the engines' own."""
 
