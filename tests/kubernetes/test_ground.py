@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from support.cluster import OwnCluster
+from support.cluster import HUGEPAGES, OwnCluster
 
 pytestmark = [
     pytest.mark.slow,
@@ -333,3 +333,5 @@ def test_doctor_looks_at_the_cluster(cluster: OwnCluster) -> None:
         n: checks[n]["status"] for n in ("nodes", "cpu manager", "multus", "rights")
     } == dict.fromkeys(("nodes", "cpu manager", "multus", "rights"), "ok")
     assert checks["device plugins"]["status"] == "missing"
+    pages = f"{2 * int(HUGEPAGES)}Mi of 2Mi"
+    assert checks["hugepages"]["found"] == f"node1: {pages}, node2: {pages}"

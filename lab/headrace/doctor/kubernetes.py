@@ -16,7 +16,8 @@ _MULTUS = (
     "deployments/multus-daemonset.yml"
 )
 _PLUGINS = (
-    "the CNI plugins bridge, macvlan, static and tuning belong into /opt/cni/bin of each node"
+    "the CNI plugins bridge, macvlan, host-device, static and tuning belong into /opt/cni/bin of "
+    "each node"
 )
 _KUBELET = "set {} in the kubelet's configuration, remove /var/lib/kubelet/{}_state, restart it"
 # What a run asks for: verb, resource, its API group.
