@@ -18,6 +18,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from headrace.record.bundle import Bundle
 from support.cluster import HUGEPAGES, OwnCluster
 
 pytestmark = [
@@ -45,6 +46,8 @@ measure: {loads: [2k], trial: 1 s}
 warmup: 0.2 s
 ground: {kubernetes: {cpus: 0, pod_cpus: {tester: 1}, nodes: node1}}
 """
+
+PROVING = 100  # packets that prove a path before the first trial, at most
 
 
 def appliances(
@@ -201,22 +204,26 @@ def test_a_tester_on_a_node_of_its_own(cluster: OwnCluster, tmp_path: Path) -> N
         done = cluster.headrace("run", spec, "--out", bundle)
         assert done.returncode == 0, done.stderr
         assert cluster.left() == {}
-        trials = [one for one in rows(bundle, "trials") if one["phase"] != "warm-up"]
-        assert {one["direction"] for one in trials} == {"forward", "reverse"}
+        every = Bundle(bundle).trials()
+        trials = [one for one in every if one.phase != "warm-up"]
+        assert {one.direction for one in trials} == {"forward", "reverse", "both"}
         for one in trials:
-            checks = {f["check"]: f["ok"] for f in one["audit"]["findings"]}
-            assert checks["conservation"], one["audit"]
-            assert one["sent"] == one["received"] > 1000
+            checks = {finding.check: finding.ok for finding in one.audit.findings}
+            assert checks["conservation"], one.audit
+            assert one.sent == one.received > 1000
         places = next(iter(json.loads((bundle / "samples" / "pods.json").read_text()).values()))
         assert {pod: one["node"] for pod, one in places.items()} == {
             "tester": "node1", "vnf1": "node2",
         }  # fmt: skip
         assert all(one["exclusive"] for one in places.values())  # each node has one CPU to give
-        sent = sum(one["sent"] for one in trials)
-        for name in sorted(set(devices.values())):  # back on the nodes, with what they counted
-            there, here = cluster.packets("node1", name), cluster.packets("node2", name)
+        ports = [one.counters.ports for one in every if one.direction == "both" and one.counters]
+        for port, far in wires.items():  # back on the nodes, with what they counted
+            there = cluster.packets("node1", devices[port])
+            here = cluster.packets("node2", devices[far])
             assert (there.sent, there.received) == (here.received, here.sent)
-            assert there.sent + there.received >= sent
+            counted = [read[port.removeprefix("tester/")] for read in ports]
+            assert 0 <= there.sent - sum(read.tx_packets for read in counted) <= PROVING
+            assert 0 <= there.received - sum(read.rx_packets for read in counted) <= PROVING
     finally:
         for name in sorted(set(devices.values())):
             cluster.on_node("node1", "ip", "link", "delete", name)

@@ -67,9 +67,15 @@ class PodEngine:
         self._words = b""
 
     def execute(self, *command: str, given: bytes | None = None) -> str:
-        done = self.cluster.execute(
-            self.namespace, self.pod, ENGINE, command, given=given, timeout_s=60
-        )
+        """A pod that ended says more than the command that could not be run in it."""
+        try:
+            done = self.cluster.execute(
+                self.namespace, self.pod, ENGINE, command, given=given, timeout_s=60
+            )
+        except HeadraceError:
+            if (why := self._over(TOLD_S)) is not None:
+                raise EngineDied(why) from None
+            raise
         if done.returncode:
             if killed(done.returncode) and (why := self._over(TOLD_S)) is not None:
                 raise EngineDied(why)

@@ -113,6 +113,18 @@ def test_a_command_that_its_containers_end_killed_says_so() -> None:
         graph._execute("nat", ("true",))
 
 
+def test_a_stream_that_its_containers_end_cut_says_so() -> None:
+    """Where the container goes before the command's status comes, its stream ends without one."""
+
+    class Cut(Lagging):
+        def execute(self, *way: Any, **how: Any) -> subprocess.CompletedProcess[str]:
+            raise HeadraceError("Kubernetes: nat: the connection to the API server was lost")
+
+    why = r"^pod nat: its container vnf ended \(Error, exit status 137\)"
+    with pytest.raises(EngineDied, match=why):
+        PodEngine(Cut(2), "headrace-t", "nat", "node1").cpus()
+
+
 def test_the_pod_that_ended_is_named_and_not_its_neighbour_whose_connection_was_lost() -> None:
     """The tester's memif is gone before anybody knows why."""
 
