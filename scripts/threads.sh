@@ -20,7 +20,12 @@ mkdir -p .setup
 	echo "threads: does not build: .setup/threads.log"
 	exit 1
 }
-[ $# -gt 0 ] || set -- tests/packet/test_concurrent.py tests/packet/test_elastic.py \
+named=0
+for one in "$@"; do
+	[ ! -e "${one%%::*}" ] || named=1
+done
+# Options alone are of these, not of all tests that there are.
+[ $named = 1 ] || set -- "$@" tests/packet/test_concurrent.py tests/packet/test_elastic.py \
 	tests/packet/test_repartition.py \
 	tests/hosting/test_control_clients.py tests/hosting/test_shm.py tests/offload/test_hostile_peers.py
 export HEADRACE_ENGINE=$PWD/$build/engine/headrace-engine PYTHONDONTWRITEBYTECODE=1
