@@ -18,10 +18,10 @@ NAMESAKES = frozenset(["Document"])
 # Files of one name in several folders: one thing as it is written, recorded, analysed, shown.
 SAME_THING = frozenset([
     "agent", "anatomy", "appliances", "calibration", "campaign", "chaos", "claim", "claims",
-    "collect", "convergence", "counters", "deployment", "described", "diff", "engine",
-    "environment", "equivalence", "figures", "fitted", "ground", "hosting", "kubernetes", "latency",
-    "layers", "memory", "observed", "offload", "operate", "own_chains", "plan", "pods", "points",
-    "profile", "provision", "report", "selftest", "server", "service", "sriov", "tune", "vm", "vnf",
+    "collect", "convergence", "counters", "deployment", "described", "diff", "environment",
+    "equivalence", "figures", "fitted", "ground", "hosting", "kubernetes", "layers", "offload",
+    "operate", "own_chains", "plan", "pods", "points", "profile", "provision", "selftest",
+    "server", "sriov", "tune", "vm", "vnf",
 ])  # fmt: skip
 
 # Names that say that a variable was assigned, and not what it holds.

@@ -19,7 +19,7 @@ from headrace.cli import _groups as groups
 from headrace.engine.plan_document import PlanEngine
 from headrace.ground.choose import Grounds
 from headrace.ground.contract import Deployed, Point, Site
-from headrace.host.memory import provide
+from headrace.host.reservation import provide
 from headrace.host.state import RunState, dpdk_prefix, run_state
 from headrace.host.stopwatch import Stopwatch
 from headrace.live.broadcast import live

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace.analyse.appliances import compared, scale_up
+from headrace.analyse.bundle_report import Report, report
 from headrace.analyse.reached import Rate, Reached, gathered
-from headrace.analyse.report import Report, report
 from headrace.graph.enumerate import Graph
 from headrace.ground.appliances.addressing import lay_out
 from headrace.ground.catalogue import catalogue

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from headrace.analyse.bottleneck import Pipe, of_sharing, pipe, pipe_of
+from headrace.analyse.bundle_report import above, report
 from headrace.analyse.capacity import Part, parts_of
 from headrace.analyse.lcores import lcores_of
 from headrace.analyse.repetitions import together
-from headrace.analyse.report import above, report
 from headrace.analyse.units import significant
 from headrace.record.bundle import Bundle
 from headrace.record.counters import Counters, ReplicaReading, RingReading, Turns, WorkerReading

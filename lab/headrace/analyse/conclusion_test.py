@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from headrace.analyse.bottleneck import pipe
+from headrace.analyse.bundle_report import report
 from headrace.analyse.capacity import CycleCost
 from headrace.analyse.conclusion import Conclusion, Standing, _why, conclude
 from headrace.analyse.lcores import Lcore, folded, lcores_of
-from headrace.analyse.report import report
 from headrace.analyse.summary import summarise
 from headrace.analyse.units import significant
 from headrace.record.bundle import Bundle, BundleWriter

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from headrace.analyse.appliances import compared_in
 from headrace.analyse.beside import Compared
+from headrace.analyse.bundle_report import ASKED, above, above_each, primary_results
 from headrace.analyse.convergence import Converged, converged
 from headrace.analyse.reached import reached
-from headrace.analyse.report import ASKED, above, above_each, primary_results
 from headrace.analyse.summary import summarise
 from headrace.collect.samples import Samples, Window
 from headrace.collect.stack.result import StackTrace

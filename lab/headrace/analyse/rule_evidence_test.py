@@ -13,8 +13,8 @@ import pytest
 from rich.console import Console
 
 from headrace.analyse.beside import COMPARED_FILE, Compared
+from headrace.analyse.bundle_report import report
 from headrace.analyse.diagnosis import Weight
-from headrace.analyse.report import report
 from headrace.analyse.rule_evidence import Evidence, of, parts
 from headrace.analyse.rules import explain, explain_parts
 from headrace.cli.explain import explain as explain_command

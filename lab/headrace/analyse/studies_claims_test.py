@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.analyse.bundle_report import report
 from headrace.analyse.claims import judge_claims
-from headrace.analyse.report import report
 from headrace.ground.appliances.expanded import expand_study
 from headrace.ground.appliances.ground import AppliancePoint
 from headrace.host.programs import shipped

@@ -25,8 +25,8 @@ from headrace.ground.hosted.where import Whereabouts, WhereOutput
 from headrace.ground.own_chains import points_of
 from headrace.host.consoles import Terminal
 from headrace.host.exclusive import HeldLcores
-from headrace.host.memory import provide
 from headrace.host.programs import find_engine
+from headrace.host.reservation import provide
 from headrace.host.state import dpdk_prefix, run_state
 from headrace.host.stopwatch import Stopwatch
 from headrace.measure.progress import waiting_for

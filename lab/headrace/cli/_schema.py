@@ -32,6 +32,7 @@ from headrace.record.bundle import Status
 from headrace.record.campaign import CampaignOutput
 from headrace.record.claim import JudgedClaims
 from headrace.record.environment import Environment
+from headrace.record.offload_report import OffloadReport
 from headrace.record.outputs import (
     AnatomyOutput,
     BuildOutput,
@@ -44,7 +45,6 @@ from headrace.record.outputs import (
 from headrace.record.rows import Result, Trial
 from headrace.record.sampled import CollectOutput, ReadableLayers, Sampled
 from headrace.record.selftest import SelftestOutput
-from headrace.record.service import OffloadReport
 from headrace.record.tables import MODELS, VERSION, leaf_types
 from headrace.report.machine import GroundsOutput, ReportOutput
 from headrace.report.preview import Preview

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from headrace.cli._console import print_json, stdout
-from headrace.doctor import cpu, engine, guests, memory, network, tracing, virtual
+from headrace.doctor import cpu, engine_build, guests, memory, network, tracing, virtual
 from headrace.doctor.check import INSTALL, DoctorCheck, Examination
 from headrace.doctor.kubernetes import checks as cluster_checks
 from headrace.errors import EXIT_FAILURE, HeadraceError
@@ -49,8 +49,8 @@ def doctor(
 
 
 def examine() -> Iterator[DoctorCheck]:
-    yield from engine.checks(_engine(), _BUILD)
-    yield engine.kernel()
+    yield from engine_build.checks(_engine(), _BUILD)
+    yield engine_build.kernel()
     probes = (cpu, memory, network, virtual, guests, tracing)
     for probe in probes:
         yield from _guarded(probe.checks)

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from headrace.analyse.bundle_report import report
 from headrace.analyse.diagnosis import Diagnoses, Diagnosis
-from headrace.analyse.report import report
 from headrace.analyse.rule_evidence import parts
 from headrace.analyse.rules import explain_parts
 from headrace.cli._console import print_json, stdout

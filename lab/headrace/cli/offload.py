@@ -16,7 +16,7 @@ from headrace.ground.offload.asked import service_of
 from headrace.ground.offload.needs import checked
 from headrace.ground.offload.service import Service
 from headrace.host.exclusive import WAIT_S, HeldLcores, holder
-from headrace.record.service import OffloadedVnf
+from headrace.record.offload_report import OffloadedVnf
 from headrace.spec import document
 
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from headrace.cli.offload import _line
-from headrace.record.service import OffloadedVnf
+from headrace.record.offload_report import OffloadedVnf
 
 VNF = OffloadedVnf(
     name="r1", up=True, held=False, ipv4_routes=7, ipv6_routes=1, next_hops=2, neighbours=3,

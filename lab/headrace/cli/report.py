@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from headrace.analyse.bundle_report import Report
+from headrace.analyse.bundle_report import report as make_report
 from headrace.analyse.grounds import GroundResults
-from headrace.analyse.report import Report
-from headrace.analyse.report import report as make_report
 from headrace.cli import _claims as claimed
 from headrace.cli._console import print_json, stdout
 from headrace.errors import BadInput
@@ -36,7 +36,7 @@ from headrace.report import html as page
 from headrace.report.document_model import Document
 from headrace.report.machine import grounds_output, report_output
 from headrace.report.measured import document
-from headrace.report.points import sections
+from headrace.report.paper_points import sections
 from headrace.report.terminal import show
 from headrace.tune.gains import read as tuned
 

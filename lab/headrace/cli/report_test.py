@@ -15,7 +15,7 @@ from headrace.cli.doctor import doctor, mends
 from headrace.cli.explain import explain
 from headrace.cli.report import report
 from headrace.cli.run import run
-from headrace.doctor import engine
+from headrace.doctor import engine_build
 from headrace.doctor.check import DoctorCheck
 from headrace.errors import BadInput
 from headrace.record.bundle import BundleError, BundleWriter
@@ -171,7 +171,7 @@ def test_tools_that_are_not_built_are_named(
     alone.touch(mode=0o755)
     monkeypatch.setenv("HEADRACE_ENGINE", str(alone))
     monkeypatch.setenv("PATH", str(tmp_path))
-    [tools] = [c for c in engine.checks(alone, "make setup") if c.name == "tools"]
+    [tools] = [c for c in engine_build.checks(alone, "make setup") if c.name == "tools"]
     assert (tools.status, tools.mend, tools.required) == ("missing", "make setup", False)
     assert "bench" in tools.found and "profile" in tools.found
 

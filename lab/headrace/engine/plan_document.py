@@ -129,6 +129,8 @@ class PlanEngine(Record):
 
 
 class Plan(Record):
+    """What the engine is started with: links, functions, segments."""
+
     version: Literal[1] = 1
     engine: PlanEngine
     functions: tuple[str, ...] | None = None  # shared objects; None: the engine's own are all

@@ -6,6 +6,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -97,3 +98,12 @@ class RunningEngine(abc.ABC):
         self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None
     ) -> None:
         self.close()
+
+
+def looks(engine: RunningEngine, every_s: float) -> Iterator[EngineCounts]:
+    """Reads it again and again. Pollers are shielded between looks, and not while the lab looks: it
+    would have next to no CPU where they have all of them."""
+    while True:
+        with engine.measuring():
+            time.sleep(every_s)
+        yield engine.read()

@@ -10,7 +10,7 @@ from headrace.engine import counters as count
 from headrace.engine.counts import EngineCounts
 from headrace.engine.plan_compiler import Path
 from headrace.engine.plan_document import Plan, chain_of
-from headrace.engine.running import RunningEngine
+from headrace.engine.running import RunningEngine, looks
 from headrace.errors import HeadraceError
 from headrace.record.counters import Counters
 from headrace.spec.study import Experiment
@@ -69,26 +69,22 @@ def ended_as_told(counters: Counters, last: str, policy: Policy) -> bool:
 def _send(engine: RunningEngine, way: Path, packets: int) -> tuple[EngineCounts, EngineCounts]:
     """Sends until the sink has one of them, or for as long as one may take since the source was
     seen to be done. What it did not send, as it had no CPU while that was due, is no loss: it is
-    asked again. Pollers are shielded between looks, and not while the lab looks: it would have
-    next to no CPU where they have all of them."""
+    asked again."""
     before = after = engine.read()
     _start(engine, way, packets)
-    looks, over = 0, time.monotonic() + packets / _PACKET_PPS + _SENDING_S
-    while True:
-        with engine.measuring():
-            time.sleep(_POLL_S)
-        after = engine.read()
+    done_looks, over = 0, time.monotonic() + packets / _PACKET_PPS + _SENDING_S
+    for after in looks(engine, _POLL_S):
         if after.sink(way.sink).received > 0:
             break
         now, source = time.monotonic(), after.source(way.source)
         done = source.state == "done"
-        if done and source.unsent and now < over and not looks:
+        if done and source.unsent and now < over and not done_looks:
             _start(engine, way, source.unsent)
             continue
-        if done and not looks:
+        if done and not done_looks:
             over = now + _PATIENCE_S
-        looks += done
-        if now >= over and not 0 < looks < _LOOKS:
+        done_looks += done
+        if now >= over and not 0 < done_looks < _LOOKS:
             break
     engine.request("stop")
     return before, after

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.doctor.engine import checks
+from headrace.doctor.engine_build import checks
 from headrace.engine.describe import Description, OtherEngine
 from headrace.engine.plan_document import Plan
 from headrace.errors import BadInput

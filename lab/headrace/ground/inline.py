@@ -20,6 +20,7 @@ from headrace.engine.place import PlacedSegment, Placement, place
 from headrace.engine.plan_compiler import GENERATOR, SINK, compile_plan, direct_plan, paths
 from headrace.engine.plan_document import Plan, PlanClass, PlanEngine, PlanLocate
 from headrace.engine.reading import Reading, StartedLoad
+from headrace.engine.resolved_chain import ResolvedChain
 from headrace.engine.running import RunningEngine
 from headrace.engine.sliced import slices_of
 from headrace.engine.traffic import refusal
@@ -39,7 +40,7 @@ from headrace.host import store
 from headrace.host.programs import find_engine
 from headrace.host.state import telemetry_sockets
 from headrace.record.facts import Observation
-from headrace.record.resolved import ResolvedChain, ResolvedExperiment
+from headrace.record.resolved import ResolvedExperiment
 from headrace.record.segments import Segment
 from headrace.record.verdict import Finding
 from headrace.spec.document import Document
@@ -120,7 +121,7 @@ class EnginePoint:
 
     def resolved(self) -> ResolvedExperiment:
         own = resolved_of(self, self.study).model_dump()
-        return ResolvedChain(**own, notes=self.placement.notes, plan=self.plan.as_json())
+        return ResolvedChain(**own, notes=self.placement.notes, plan=self.plan)
 
     def with_memory(self, engine: PlanEngine, direct: bool = False) -> Plan:
         plan = self.direct if direct else self.plan

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headrace.ground.operable import Numbers
-from headrace.layout.latency import BURST
+from headrace.layout.predicted_latency import BURST
 from headrace.layout.queue import wait_s
 
 # Parts of what an lcore carries at which delays are known.
@@ -54,7 +54,7 @@ class LinedElastic:
 
     def burst_all(self, pps: Numbers, free: Numbers | float = 1.0) -> Numbers:
         """Packets of a poll: where the lcore is always busy, those that come while it works on as
-        many (layout/latency.py's turn, of one segment)."""
+        many (layout/predicted_latency.py's turn, of one segment)."""
         poll, more = self.one.line
         each = self.busy(1, pps, free=free) * self.one.tsc_hz / np.maximum(pps, 1e-9)
         bursts: Numbers = poll / np.maximum(each - more, poll / BURST) if poll > 0 else pps * 0 + 1

@@ -17,9 +17,9 @@ from headrace.layout.cuts import (
     usual,
     with_beside,
 )
-from headrace.layout.latency import latency_s
 from headrace.layout.layout import Layout, Problem, throughput
 from headrace.layout.polled import Took
+from headrace.layout.predicted_latency import latency_s
 
 _SIMULATED = 12  # of the layouts that are quickest by the turns of their lcores
 

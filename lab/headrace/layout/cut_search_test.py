@@ -19,7 +19,6 @@ from headrace.layout.cuts import (
     run_to_completion,
     with_beside,
 )
-from headrace.layout.latency import latency_s
 from headrace.layout.layout import (
     Beside,
     Edge,
@@ -33,6 +32,7 @@ from headrace.layout.layout import (
     parts,
     throughput,
 )
+from headrace.layout.predicted_latency import latency_s
 
 
 def problem(seed: int, n: int, lcores: int, hop: float = 40.0) -> Problem:

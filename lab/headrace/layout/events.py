@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packets through polling lcores, burst by burst: what each waits for, which are lost.
 
-Where layout/latency.py has a closed form of the typical packet, this follows all of them: an lcore
-polls the queues of its task in turn, takes up to a burst of what has come, works on it and hands it
-on. Tasks that share an lcore have slices of it, as the kernel's fair scheduler gives them to
-processes that never sleep; one that found nothing for long sleeps until a packet comes. Lcores
+Where layout/predicted_latency.py has a closed form of the typical packet, this follows all of them:
+an lcore polls the queues of its task in turn, takes up to a burst of what has come, works on it and
+hands it on. Tasks that share an lcore have slices of it, as the kernel's fair scheduler gives them
+to processes that never sleep; one that found nothing for long sleeps until a packet comes. Lcores
 stand still for pauses drawn from a measured distribution. A queue that is full drops.
 
 numba compiles the loop, as Python's own would need a minute for what it does in a second; the first
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.layout.latency import BURST, QueueStage
+from headrace.layout.predicted_latency import BURST, QueueStage
 
 Floats = NDArray[np.float64]
 NEVER = float("inf")

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from headrace.layout.events import NEVER, Pauses, PolledLcores, Queue, Traversal, follow
-from headrace.layout.latency import QueueStage, latency_s, stages, straight
 from headrace.layout.layout import Hop, Layout, NfCost, Problem, Traffic
+from headrace.layout.predicted_latency import QueueStage, latency_s, stages, straight
 
 
 def queue(position: int, cpu: int, cycles: float, **more: float) -> Queue:

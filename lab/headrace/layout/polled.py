@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from headrace.layout.gaps import CREDIT, quantile
-from headrace.layout.latency import BURST, QueueStage, stages
 from headrace.layout.layout import Layout, Problem, loads, transitions
+from headrace.layout.predicted_latency import BURST, QueueStage, stages
 
 PACKETS = 4_000
 _WARM = 5  # the first of so many parts of them find queues emptier than the others do

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.analyse.report import report
+from headrace.analyse.bundle_report import report
 from headrace.live.bundles import Folder
 from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.rows import Result

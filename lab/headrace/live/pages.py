@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from headrace.analyse import units
-from headrace.live import counters, distribution
+from headrace.live import counter_sections, distribution
 from headrace.live.course import course, per_second
 from headrace.live.scene import Scene
 from headrace.measure.observer import TrialBegun
@@ -69,7 +69,7 @@ def _latency(scene: Scene, now_s: float) -> Document:
 
 
 def _counters(scene: Scene, now_s: float) -> Document:
-    return _document(scene, now_s, (_chain(scene), *counters.sections(scene)))
+    return _document(scene, now_s, (_chain(scene), *counter_sections.sections(scene)))
 
 
 VIEWS: Mapping[str, View] = {
@@ -164,8 +164,8 @@ def _width(lower: float | None, upper: float | None) -> float | None:
 
 
 def _disturbances(scene: Scene) -> Section:
-    held = tuple(counters.held_up(scene))
-    blocks: list[Block] = [Table(counters.HELD, held)] if held else []
+    held = tuple(counter_sections.held_up(scene))
+    blocks: list[Block] = [Table(counter_sections.HELD, held)] if held else []
     if scene.checks:
         counts = tuple(sorted(scene.checks.items(), key=lambda item: -item[1]))
         blocks.append(Table(("check", Column("failed in trials", "count")), counts))

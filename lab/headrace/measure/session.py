@@ -30,7 +30,7 @@ from headrace.ground.contract import Checked, Deployed, Offer, Point, Site
 from headrace.host import interrupts, store
 from headrace.host.consoles import Terminal
 from headrace.host.exclusive import WAIT_S, HeldLcores
-from headrace.host.memory import Memory, provide
+from headrace.host.reservation import Memory, provide
 from headrace.host.state import dpdk_prefix, run_state
 from headrace.host.stopwatch import Stopwatch
 from headrace.measure import environment as machine

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from headrace.analyse.bundle_report import report
 from headrace.analyse.diff import diff
-from headrace.analyse.report import report
 from headrace.collect.collector import Targets
 from headrace.errors import BadInput, HeadraceError
 from headrace.ground.contract import Checked, Converging, Deployed, Killable, Looking, Offer, Site

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from headrace.layout.latency import along
+from headrace.layout.predicted_latency import along
 from headrace.profile.pricing import PricedPart, Taken
 
 # In which predictions are made: one packet, as few as at half of the load, and a full burst.

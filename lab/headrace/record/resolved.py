@@ -33,13 +33,6 @@ class ResolvedExperiment(ResolvedPoint):
     lcores: dict[str, tuple[int, ...]]  # segment: its lcores
 
 
-class ResolvedChain(ResolvedExperiment):
-    """A chain of our engines, inline or hosted."""
-
-    notes: tuple[str, ...]  # of its placement
-    plan: dict[str, Any]  # as the engine reads it
-
-
 class ResolvedMode(ResolvedExperiment):
     """A way to forward for routers. Without its plan: it has all routes, which follow from the
     spec."""

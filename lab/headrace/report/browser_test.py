@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from headrace.analyse.report import report
+from headrace.analyse.bundle_report import report
 from headrace.host.server.detect import detect
 from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.figures import LatencyFloor

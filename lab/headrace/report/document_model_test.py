@@ -10,7 +10,7 @@ import pytest
 from pydantic import TypeAdapter
 from rich.console import Console
 
-from headrace.analyse.report import report
+from headrace.analyse.bundle_report import report
 from headrace.host.server.detect import detect
 from headrace.model.amat import fit
 from headrace.model.amat_test import CACHES, ENTRIES, cycles

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from headrace.analyse.report import Report
+from headrace.analyse.bundle_report import Report
 from headrace.analyse.summary import Summary
 from headrace.analyse.units import count, exact_percent, flat, ns, percent, plural, pps, significant
 from headrace.record.environment import Environment

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from headrace.analyse.report import report
+from headrace.analyse.bundle_report import report
 from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.figures import LatencyFloor
 from headrace.record.rows import Result

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Literal
 
 from headrace.analyse.beside import Compared
+from headrace.analyse.bundle_report import Explained, Report
 from headrace.analyse.capacity import Part
 from headrace.analyse.conclusion import Conclusion
 from headrace.analyse.grounds import GroundResults
-from headrace.analyse.report import Explained, Report
 from headrace.analyse.summary import ResultKey, Spread, Summary
 from headrace.record.claim import JudgedClaim
 from headrace.record.environment import Environment

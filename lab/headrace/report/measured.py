@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from headrace.analyse import reached, units
 from headrace.analyse.beside import Compared
+from headrace.analyse.bundle_report import Explained, Report, ReportGroup
 from headrace.analyse.limits import name_of
-from headrace.analyse.report import Explained, Report, ReportGroup
 from headrace.analyse.summary import Summary
 from headrace.record.rows import Result
 from headrace.report import appliances, hosting, result_tables

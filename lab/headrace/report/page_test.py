@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace.analyse.bundle_report import Report, report
 from headrace.analyse.capacity import Part
 from headrace.analyse.diff import Diff, MetricChange
-from headrace.analyse.report import Report, report
 from headrace.analyse.summary import AGREE_RATIO, summarise
 from headrace.analyse.units import ns
 from headrace.doctor.check import DoctorCheck

@@ -8,8 +8,8 @@ from dataclasses import replace
 from statistics import median
 from typing import NamedTuple
 
+from headrace.analyse.bundle_report import ReportGroup
 from headrace.analyse.reached import rate
-from headrace.analyse.report import ReportGroup
 from headrace.analyse.summary import Spread, Summary
 from headrace.analyse.units import exact_percent, percent
 from headrace.record.text import between

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from headrace.analyse.report import Report, report
+from headrace.analyse.bundle_report import Report, report
 from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.rows import Result
 from headrace.report import html, terminal

@@ -201,10 +201,10 @@ def _named(
     }
 
 
-Found = tuple[GroundResults, PointRow, AskedPoint, list[Result]]
+ShownPoint = tuple[GroundResults, PointRow, AskedPoint, list[Result]]
 
 
-def _axis(every: Sequence[Found]) -> str:
+def _axis(every: Sequence[ShownPoint]) -> str:
     """The swept path that has the most numbers, else the load."""
     paths = dict.fromkeys(path for _, point, _, _ in every for path in point.values)
     numbers: dict[str, int] = {}

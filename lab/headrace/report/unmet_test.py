@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.analyse.report import report
+from headrace.analyse.bundle_report import report
 from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.rows import Bounds
 from headrace.report.cells import scales
 from headrace.report.document_model import Below
-from headrace.report.points import PointResult
+from headrace.report.paper_points import PointResult
 from headrace.report.result_tables import results
 
 

@@ -14,7 +14,7 @@ from headrace.engine.engine import Engine
 from headrace.engine.plan_compiler import GENERATOR, paths
 from headrace.engine.plan_compiler import Path as Way
 from headrace.engine.plan_document import PlanInput, PlanLink, PlanSegment
-from headrace.engine.running import RunningEngine
+from headrace.engine.running import RunningEngine, looks
 from headrace.engine.ways import Direction
 from headrace.errors import HeadraceError
 from headrace.ground.contract import Site
@@ -214,13 +214,9 @@ def _send(engine: RunningEngine, ways: Sequence[Way], packets: Mapping[str, int]
 
 
 def _wait_still(engine: RunningEngine, way: Way, sinks: Sequence[str]) -> None:
-    """Waits until the source has sent all, and nothing more comes anywhere. Pollers are shielded
-    between looks, as engine/verify.py has it."""
+    """Waits until the source has sent all, and nothing more comes anywhere."""
     deadline, came, since = time.monotonic() + _DONE_S, -1, time.monotonic()
-    while True:
-        with engine.measuring():
-            time.sleep(_LOOK_S)
-        read = engine.read()
+    for read in looks(engine, _LOOK_S):
         done = read.source(way.source).state == "done"
         now = sum(read.port(sink).tx_packets for sink in sinks)
         if now != came or not done:

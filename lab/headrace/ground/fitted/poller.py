@@ -12,7 +12,7 @@ import numpy as np
 
 from headrace.layout.events import PolledLcores, Queue, Traversal, follow
 from headrace.layout.gaps import Gap, quantile
-from headrace.layout.latency import QueueStage, straight
+from headrace.layout.predicted_latency import QueueStage, straight
 from headrace.model.fitting import Values
 from headrace.record.figures import LatencyNs
 

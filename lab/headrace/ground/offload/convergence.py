@@ -28,9 +28,9 @@ from headrace.ground.offload.up import ServiceUp
 from headrace.host.bounded import Unbounded, run_bounded
 from headrace.host.programs import find_engine
 from headrace.record.convergence import RouteChange
+from headrace.record.offload_report import OffloadedVnf
 from headrace.record.resolved import ResolvedExperiment
 from headrace.record.segments import Segment
-from headrace.record.service import OffloadedVnf
 from headrace.spec.document import Document
 from headrace.spec.lines import lines_of
 from headrace.spec.measure import Convergence

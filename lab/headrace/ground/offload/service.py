@@ -19,10 +19,10 @@ from headrace.ground.offload.daemons import Daemons
 from headrace.ground.offload.needs import checked
 from headrace.ground.offload.router_plan import ROUTER, compile_plan
 from headrace.host.ledger import Ledger
-from headrace.host.memory import provide
 from headrace.host.programs import find_engine
+from headrace.host.reservation import provide
 from headrace.host.state import RunState, dpdk_prefix
-from headrace.record.service import OffloadReport
+from headrace.record.offload_report import OffloadReport
 from headrace.spec.deployment import Deployment
 from headrace.spec.document import Document
 from headrace.spec.offload import OffloadService

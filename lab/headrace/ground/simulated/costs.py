@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from headrace.engine.place import Placement
 from headrace.ground.simulated.entries import entries, ranks
 from headrace.ground.simulated.priced_layout import NIC_RATE, OUTSIDE, PORT, PricedLayout
-from headrace.layout.latency import BURST
 from headrace.layout.layout import SOURCE, Edge, Hop, Layout, NfCost, Problem, Traffic
+from headrace.layout.predicted_latency import BURST
 from headrace.model.scaled import (
     SHORTEST,
     ScaledFunction,

@@ -13,7 +13,7 @@ from headrace.ground.operable import Assignment
 from headrace.ground.simulated.elastic import SimulatedOperable
 from headrace.ground.simulated.ground import SimulatedDeployed, SimulatedGround, SimulatedPoint
 from headrace.ground.simulated.simulated_test import SERVER, server
-from headrace.layout.latency import BURST
+from headrace.layout.predicted_latency import BURST
 from headrace.spec import document
 from headrace.spec.study import expand
 

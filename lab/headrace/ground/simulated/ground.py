@@ -30,12 +30,12 @@ from headrace.ground.simulated.branches import Shares, edges_of
 from headrace.ground.simulated.costs import backwards, counted, priced
 from headrace.ground.simulated.elastic import AskedChain, SimulatedOperable, operable_of
 from headrace.ground.simulated.limits_reached import limits_of
-from headrace.ground.simulated.observed import SimulatedTrial, observations
 from headrace.ground.simulated.priced_hosted import priced_hosted, spread
 from headrace.ground.simulated.priced_layout import PricedLayout
 from headrace.ground.simulated.queueing import delays_ns
 from headrace.ground.simulated.readings import AskedLoad, Expected
 from headrace.ground.simulated.refuse import check_covered, check_operated
+from headrace.ground.simulated.simulated_trial import SimulatedTrial, observations
 from headrace.host.programs import find_engine
 from headrace.host.store import server_files
 from headrace.layout.layout import Edge

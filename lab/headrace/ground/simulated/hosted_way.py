@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.ground.hosted.parts import NIC, Vnf
-from headrace.layout.latency import BURST
 from headrace.layout.layout import Hop, NfCost
+from headrace.layout.predicted_latency import BURST
 from headrace.model.scaled import SHORTEST, ScaledFunction, hand_over
 from headrace.record.figures import L1_OVERHEAD_BYTES
 from headrace.spec.described import DescribedServer, HostedCost

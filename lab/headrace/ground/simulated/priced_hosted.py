@@ -43,8 +43,8 @@ from headrace.ground.simulated.hosted_way import (
 )
 from headrace.ground.simulated.priced_layout import PricedLayout
 from headrace.layout.events import NEVER, PolledLcores, Queue
-from headrace.layout.latency import BURST, QueueStage, straight
 from headrace.layout.layout import Hop, Layout, NfCost, Problem, Traffic
+from headrace.layout.predicted_latency import BURST, QueueStage, straight
 from headrace.model.scaled import WorkingSet, at, hand_over, scaled
 from headrace.spec.described import DescribedServer, HostedCost
 from headrace.spec.study import Experiment

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from headrace.layout.latency import BURST, QueueStage, at_bursts, bursts, stages
 from headrace.layout.layout import Layout, Problem, StageShare, parts
+from headrace.layout.predicted_latency import BURST, QueueStage, at_bursts, bursts, stages
 
 OUTSIDE = -1  # the lcore of a tester that is another machine
 PORT, NIC_RATE = "port", "NIC"  # of `caps`

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from headrace.ground.simulated.priced_hosted import HostedLayout
 from headrace.ground.simulated.priced_layout import OUTSIDE, PricedLayout
 from headrace.layout.events import Pauses, PolledLcores, Queue, Traversal, follow
-from headrace.layout.latency import QueueStage, latency_s, met_by_most, stages, turn
+from headrace.layout.predicted_latency import QueueStage, latency_s, met_by_most, stages, turn
 from headrace.spec.described import DescribedServer
 from headrace.spec.study import Experiment
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.ground.simulated.priced_layout import OUTSIDE, PricedLayout
-from headrace.layout.latency import BURST
 from headrace.layout.layout import StageShare
+from headrace.layout.predicted_latency import BURST
 from headrace.record.counters import Counters, NfReading, ReplicaReading, WorkerReading
 from headrace.record.estimates import PredictedPart
 from headrace.record.segments import Limit, Segment

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from headrace.engine.place import Placement
 from headrace.ground.operated_check import check_operable
 from headrace.ground.simulated.entries import ranks
-from headrace.layout.latency import BURST
+from headrace.layout.predicted_latency import BURST
 from headrace.spec.deployment import Deployment
 from headrace.spec.described import DELAY, DescribedServer
 from headrace.spec.document import Document, PathKey

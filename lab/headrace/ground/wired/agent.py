@@ -36,8 +36,8 @@ from headrace.ground.wired.here import Here
 from headrace.host import interrupts
 from headrace.host.beat import SILENT_S
 from headrace.host.exclusive import HeldLcores
-from headrace.host.memory import Memory, provide
 from headrace.host.programs import find_engine
+from headrace.host.reservation import Memory, provide
 from headrace.host.state import RunState, clean, dpdk_prefix, run_state
 from headrace.spec.deployment import Deployment
 from headrace.spec.testbed import device_of

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from headrace.ground.operable import Operable, Plant, PlantTelemetry, Totals
-from headrace.layout.latency import BURST
+from headrace.layout.predicted_latency import BURST
 from headrace.measure.operate.headrace import HeadracePolicy
 from headrace.measure.operate.metron import MetronPolicy
 from headrace.measure.operate.oracle import OraclePolicy

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.analyse.report import report
+from headrace.analyse.bundle_report import report
 from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.figures import ApplicationFigures
 from headrace.record.points import PointRow
@@ -15,7 +15,7 @@ from headrace.record.verdict import Audit
 from headrace.report.document_model import Document, Row, Section, Table
 from headrace.report.html import render
 from headrace.report.measured import document
-from headrace.report.points import (
+from headrace.report.paper_points import (
     MeasuredPoint,
     PointResult,
     delays,

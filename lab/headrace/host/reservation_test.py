@@ -13,7 +13,7 @@ import pytest
 from headrace.engine.traffic import refusal
 from headrace.errors import HeadraceError
 from headrace.host import hugepages
-from headrace.host.memory import provide
+from headrace.host.reservation import provide
 from headrace.host.state import RunState, claimed_kb
 from headrace.spec import document
 from headrace.spec.deployment import Deployment

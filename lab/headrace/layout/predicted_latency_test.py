@@ -9,15 +9,6 @@ from statistics import mean
 
 import pytest
 
-from headrace.layout.latency import (
-    QueueStage,
-    at_bursts,
-    latency_s,
-    sides,
-    stages,
-    straight,
-    turn,
-)
 from headrace.layout.layout import (
     Beside,
     Edge,
@@ -35,6 +26,15 @@ from headrace.layout.layout import (
     transitions,
 )
 from headrace.layout.polled import simulated, took
+from headrace.layout.predicted_latency import (
+    QueueStage,
+    at_bursts,
+    latency_s,
+    sides,
+    stages,
+    straight,
+    turn,
+)
 
 HZ = 1e9
 
