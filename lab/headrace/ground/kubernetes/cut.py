@@ -142,6 +142,11 @@ class PlanCut:
             if wire.side is None
         )
 
+    def writes(self, pod: str) -> bool:
+        """Into that folder: DPDK's memif wants to be able to, who calls, too."""
+        memif = any(wire.side is None and wire.kind == "memif" for wire in self.of(pod))
+        return memif or self.listens(pod)
+
     def devices(self, pod: str) -> list[str]:
         """The network's, that a pod is given."""
         ends = ((w.out if w.writer == pod else w.end) for w in self.of(pod) if w.side is not None)

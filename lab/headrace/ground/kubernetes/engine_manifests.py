@@ -119,11 +119,11 @@ def _pod(pod: str, parts: PlanCut, how: EnginePods) -> Body:
 
 
 def _mounts(pod: str, parts: PlanCut, how: EnginePods) -> list[dict[str, object]]:
-    """Who only calls makes no file in a folder of the node's."""
+    """Who only calls makes no file in a folder of the node's, where its driver lets it."""
     mounts: list[dict[str, object]] = [
         {"name": name, "mountPath": path} for name, path, _ in _volumes(how)
     ]
-    mounts[0]["readOnly"] = not parts.listens(pod)
+    mounts[0]["readOnly"] = not parts.writes(pod)
     return mounts
 
 

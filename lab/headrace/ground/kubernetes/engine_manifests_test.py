@@ -34,14 +34,16 @@ def test_a_pod_has_no_rights_unless_all_are_asked_for() -> None:
 
 
 def test_who_only_calls_cannot_fill_a_folder_of_the_nodes() -> None:
-    """The tester has to make its socket there."""
+    """The tester has to make its socket there. Of a folder that it may not write to DPDK's memif
+    says "Invalid socket directory", also where it calls."""
 
-    def writable(name: str) -> bool:
-        [own] = pod(HOW, name)["containers"]
+    def writable(name: str, link: PodLink = "vhost-user") -> bool:
+        [own] = pod(HOW, name, link)["containers"]
         [folder] = [one for one in own["volumeMounts"] if one["name"] == "links"]
         return not folder["readOnly"]
 
     assert (writable("tester"), writable("vnf1")) == (True, False)
+    assert writable("vnf1", "memif")
 
 
 def test_memory_is_the_engines_and_a_memifs_rings() -> None:
