@@ -153,12 +153,3 @@ static inline uint16_t csum_update16(uint16_t csum, uint16_t old_word, uint16_t 
 	return (uint16_t)~sum;
 }
 
-static inline uint16_t csum_update32(uint16_t csum, uint32_t old_word, uint32_t new_word)
-{
-	uint32_t sum = (uint16_t)~csum + (uint16_t)~old_word + (uint16_t)~(old_word >> 16) +
-		       (uint16_t)new_word + (uint16_t)(new_word >> 16);
-
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (uint16_t)~sum;
-}

@@ -1,50 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Route files: the first byte chooses the kind of key, the rest is the file. Tables and the file live as
- * long as the process, and are emptied; HEADRACE_FUZZ_FRESH=1 makes a table for every input, to
- * reproduce what does not depend on earlier ones.
- */
+/* l3fwd's route files: the first byte says whether they are only looked at, the rest is the file. */
 #include "fuzz.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "table/fib.h"
+#include "nf/l3fwd/l3fwd.h"
 
-static struct fib *tables[FIB_KEYS];
-
-static struct fib *table_of(enum fib_key key)
-{
-	struct fib_conf conf = {.kind = FIB_EXACT, .key = key, .capacity = 256, .socket = -1,
-				.memory = FIB_MEMORY_ORDINARY};
-	struct err err = {0};
-
-	if (!tables[key] && fib_create(&tables[key], &conf, "fuzz", &err))
-		abort();
-	return tables[key];
-}
-
-static void empty(struct fib **table)
-{
-	struct fib_route route;
-	uint64_t cursor = 0;
-
-	while (fib_count(*table) && fib_next(*table, &cursor, &route))
-		if (fib_remove(*table, route.key, route.len, NULL))
-			abort();
-	if (fib_count(*table))
-		abort();
-	if (!getenv("HEADRACE_FUZZ_FRESH"))
-		return;
-	fib_destroy(*table);
-	*table = NULL;
-}
+#define NEXT_HOPS 3
+#define ROUTES_MAX 256 /* of each family */
 
 /* Writes the file and returns its path, which is the same each time. */
-static const char *filled(const uint8_t *data, size_t size)
+static char *filled(const uint8_t *data, size_t size)
 {
 	static char path[64];
 	static int fd = -1;
@@ -58,23 +27,38 @@ static const char *filled(const uint8_t *data, size_t size)
 	return path;
 }
 
+static void check(const struct fib *f)
+{
+	struct fib_route route;
+	uint64_t cursor = 0, n = 0;
+
+	while (fib_next(f, &cursor, &route)) {
+		n++;
+		if (route.next_hop >= NEXT_HOPS)
+			abort();
+	}
+	if (n != fib_count(f) || n > ROUTES_MAX)
+		abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	struct l3fwd_params params = {.fib = FIB_EXACT, .capacity = {ROUTES_MAX, ROUTES_MAX}};
+	struct l3fwd l3 = {.n_next_hops = NEXT_HOPS};
+	struct nf nf = {.conf = &params, .socket_id = -1};
 	struct err err = {0};
-	uint64_t loaded = 0;
-	enum fib_key key;
-	struct fib *fib;
 
 	if (!size)
 		return 0;
-	key = data[0] % FIB_KEYS;
-	fib = table_of(key);
-	if (fib_load_file(fib, filled(data + 1, size - 1), NULL, &loaded, &err)) {
-		if (!err.path[0] || !err.msg[0] || fib_count(fib))
-			abort();
-	} else if (fib_count(fib) > loaded) {
+	params.routes_file = filled(data + 1, size - 1);
+	nf.checking = data[0] & 1;
+	/* What is refused is refused with a place and a reason. */
+	if (l3fwd_load_routes(&l3, &nf, &err) && (!err.path[0] || !err.msg[0]))
 		abort();
+	for (unsigned int i = 0; i < L3_FAMILIES; i++) {
+		if (!err.msg[0] && l3.fibs[i])
+			check(l3.fibs[i]);
+		fib_destroy(l3.fibs[i]);
 	}
-	empty(&tables[key]);
 	return 0;
 }

@@ -116,52 +116,6 @@ int fib_load_range(struct fib *f, const void *first, unsigned int next_hops, uin
 	return f->ops->load_range(f, first, next_hops, n, bad);
 }
 
-/* Makes one change and writes its opposite to `undo`. */
-static int change_one(struct fib *f, const struct fib_change *c, struct fib_change *undo)
-{
-	const struct fib_route *r = &c->route;
-	int rc;
-
-	*undo = *c;
-	switch (c->op) {
-	case FIB_INSERT:
-		undo->op = FIB_REMOVE;
-		return fib_insert(f, r->key, r->len, r->next_hop);
-	case FIB_UPDATE:
-		rc = fib_get(f, r->key, r->len, &undo->route.next_hop);
-		return rc ? rc : fib_update(f, r->key, r->len, r->next_hop);
-	case FIB_REMOVE:
-		undo->op = FIB_INSERT;
-		return fib_remove(f, r->key, r->len, &undo->route.next_hop);
-	}
-	return -EINVAL;
-}
-
-int fib_apply(struct fib *f, const struct fib_change *changes, size_t n, size_t *bad)
-{
-	struct fib_change *undo, ignored;
-	size_t i;
-	int rc = 0;
-
-	if (!n)
-		return 0;
-	undo = malloc(n * sizeof(*undo));
-	if (!undo) {
-		*bad = 0;
-		return -ENOMEM;
-	}
-	for (i = 0; i < n && !rc; i++)
-		rc = change_one(f, &changes[i], &undo[i]);
-	if (rc) {
-		*bad = --i;
-		/* Each opposite puts back what was there, so room for it there is. */
-		while (i--)
-			change_one(f, &undo[i], &ignored);
-	}
-	free(undo);
-	return rc;
-}
-
 int fib_next(const struct fib *f, uint64_t *cursor, struct fib_route *route)
 {
 	return f->ops->next(f, cursor, route);
@@ -179,14 +133,6 @@ uint64_t fib_count(const struct fib *f)
 
 	fib_stats(f, &s);
 	return s.entries;
-}
-
-uint64_t fib_memory_bytes(const struct fib *f)
-{
-	struct fib_stats s;
-
-	fib_stats(f, &s);
-	return s.memory_bytes;
 }
 
 const char *fib_strerror(int code)

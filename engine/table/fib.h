@@ -134,35 +134,11 @@ int fib_load_range(struct fib *f, const void *first, unsigned int next_hops, uin
 		   uint64_t *bad);
 
 /*
- * Changes in order, as a control connection sends them: wholly applied, or taken back and
- * -errno with *bad the index of the change that could not be made.
- */
-enum fib_change_op { FIB_INSERT, FIB_UPDATE, FIB_REMOVE };
-struct fib_change {
-	enum fib_change_op op;
-	struct fib_route route;
-};
-int fib_apply(struct fib *f, const struct fib_change *changes, size_t n, size_t *bad);
-
-/*
- * Load `prefix next-hop` lines (docs/design/fib.md); plain or gzip. err is "FILE:LINE". Next hops
- * are numbers up to max_next_hop, unless `resolve` gives another meaning to the word: it returns 0
- * and the number, or -errno and fills err->msg. *loaded may be NULL.
- */
-struct fib_resolve {
-	int (*next_hop)(void *ctx, const char *word, uint16_t *nh, struct err *err);
-	void *ctx;
-};
-int fib_load_file(struct fib *f, const char *file, const struct fib_resolve *resolve,
-		  uint64_t *loaded, struct err *err);
-
-/*
  * All entries, in no order: start with *cursor = 0; 1 = route filled in, 0 = no more.
  * Writer's thread only.
  */
 int fib_next(const struct fib *f, uint64_t *cursor, struct fib_route *route);
 uint64_t fib_count(const struct fib *f);
-uint64_t fib_memory_bytes(const struct fib *f);
 void fib_stats(const struct fib *f, struct fib_stats *s);
 
 /* Sizes and text of keys. */

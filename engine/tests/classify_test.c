@@ -192,7 +192,8 @@ static void test_csum_update(void **state)
 		uint32_t to = i * 2654435761u;
 
 		ip->hdr_checksum = rte_ipv4_cksum(ip);
-		ip->hdr_checksum = csum_update32(ip->hdr_checksum, ip->dst_addr, to);
+		ip->hdr_checksum = csum_update16(ip->hdr_checksum, (uint16_t)ip->dst_addr, (uint16_t)to);
+		ip->hdr_checksum = csum_update16(ip->hdr_checksum, ip->dst_addr >> 16, to >> 16);
 		ip->dst_addr = to;
 		assert_int_equal(rte_ipv4_cksum(ip), 0);
 	}

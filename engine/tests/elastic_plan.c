@@ -69,7 +69,8 @@ static json_t *segment(const struct elastic_partition *p, unsigned int from, uns
 		json_array_append_new(cpus, json_integer(0));
 	for (unsigned int i = from; i <= to; i++)
 		json_object_set_new(nodes, names[i], node(p, i));
-	name = from ? json_sprintf("%s-%s", names[from], names[to]) : json_string("chain");
+	name = p->named ? json_sprintf("%s-%u", names[from], p->named)
+	       : from ? json_sprintf("%s-%s", names[from], names[to]) : json_string("chain");
 	return json_pack("{s:o, s:o, s:o, s:i, s:i, s:[o,o]}", "name", name, "cpus", cpus, "nodes", nodes,
 			 "burst", (int)p->burst, "elastic", p->elastic ? ELASTIC_MOST : 0, "inputs",
 			 input("f", from - 1, "wire", !from, names[from], "forward"),

@@ -11,6 +11,7 @@
 struct elastic_partition {
 	const char *first, *params; /* the first function's type, and parameters; NULL: none */
 	bool elastic;      /* otherwise each segment has one replica */
+	unsigned int named; /* in the names of segments; 0: in none */
 	unsigned int burst;
 	unsigned int cuts; /* bit i: behind the i-th function */
 	unsigned int replicas[ELASTIC_FUNCTIONS]; /* of the segment that begins with this function */

@@ -549,6 +549,55 @@ static void test_who_cannot(void **state)
 	refused("by-src", "by-dst", "keeps by destination address, and one before it by source");
 }
 
+#define MANY 1000000 /* polls */
+
+static int named_anew(struct engine *e, struct elastic_partition *p, unsigned int named, struct err *err)
+{
+	json_t *json, *reply = NULL;
+	int rc;
+
+	p->named = named;
+	json = plan_json(p);
+	rc = engine_replan(e, json, ELASTIC_WITHIN_MS, &reply, err);
+	json_decref(reply);
+	json_decref(json);
+	return rc;
+}
+
+/* What a replica had counted is kept for one of its name; where there is no room for it, it stays. */
+static void test_former_replicas_are_counted_or_stay(void **state)
+{
+	struct elastic_partition p = begins;
+	struct engine e = {.idle = idle, .ends = &hurry};
+	unsigned int named, full = REPLICAS_PAST / ELASTIC_FUNCTIONS;
+	struct plan *plan;
+	struct err err = {0};
+	json_t *json;
+
+	(void)state;
+	p.elastic = false;
+	p.cuts = (1 << (ELASTIC_FUNCTIONS - 1)) - 1;
+	json = plan_json(&p);
+	assert_int_equal(plan_parse(json, &plan, &err), 0);
+	must_do(engine_make(&e, plan, &err), &err);
+	begin(e.workers);
+	e.replicas[1][0]->count.polls = MANY;
+	must_do(named_anew(&e, &p, 1, &err), &err);
+	assert_true(e.replicas[1][0]->count.polls < MANY);
+	must_do(named_anew(&e, &p, 0, &err), &err);
+	assert_true(e.replicas[1][0]->count.polls >= MANY);
+	for (named = 2; named <= full; named++)
+		must_do(named_anew(&e, &p, named, &err), &err);
+	assert_int_equal(e.n_replicas_past, full * ELASTIC_FUNCTIONS);
+	assert_int_equal(named_anew(&e, &p, named, &err), -ENOSPC);
+	assert_string_equal(err.path, "plan.segments");
+	assert_non_null(strstr(err.msg, "6 more replicas would leave"));
+	assert_int_equal(e.n_replicas_past, full * ELASTIC_FUNCTIONS);
+	engine_stop(&e);
+	plan_free(plan);
+	json_decref(json);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -557,6 +606,7 @@ int main(void)
 		cmocka_unit_test(test_held),
 		cmocka_unit_test(test_by_address),
 		cmocka_unit_test(test_who_cannot),
+		cmocka_unit_test(test_former_replicas_are_counted_or_stay),
 	};
 
 	/* Before time stands still, which EAL would wait for. */

@@ -436,11 +436,11 @@ static void *side_thread(void *arg)
 	struct replica *r = arg;
 
 	while (!atomic_load(&stop_threads)) {
-		uint64_t idle = r->idle_polls;
+		uint64_t idle = r->count.idle_polls;
 
 		replica_poll(r);
 		/* Two CPUs at most, and four of us. */
-		if (r->idle_polls != idle)
+		if (r->count.idle_polls != idle)
 			sched_yield();
 	}
 	return NULL;

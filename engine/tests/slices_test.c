@@ -45,16 +45,16 @@ static void end(struct lcore *l)
 static void poll_full(struct lcore *l, struct replica *r, uint64_t cycles)
 {
 	l->now += cycles;
-	r->inlets->packets += BURST;
-	r->polls++;
+	r->inlets->count.packets += BURST;
+	r->count.polls++;
 	busy_unread(&r->busy, &l->clock, BURST);
 }
 
 static void poll_empty(struct lcore *l, struct replica *r, uint64_t cycles)
 {
 	l->now += cycles;
-	r->polls++;
-	r->idle_polls++;
+	r->count.polls++;
+	r->count.idle_polls++;
 	busy_turn(&r->busy, &l->clock, l->now, 0);
 }
 
@@ -123,7 +123,7 @@ static void test_between(void **state)
 	(void)state;
 	begin(&l, 100, 100);
 	for (uint64_t i = 0; i < SLICES + 500; i++) {
-		l.in_a.packets += i;
+		l.in_a.count.packets += i;
 		l.now = 1000 + (i + 1) * SLICE_CYCLES;
 		slicer_close(&l.slicer, l.now);
 	}

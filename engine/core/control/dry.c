@@ -20,10 +20,10 @@ static unsigned int turn(struct engine *e)
 	for (unsigned int i = 0; i < e->n_workers; i++)
 		for (unsigned int j = 0; j < e->workers[i].n_replicas; j++) {
 			struct replica *r = e->workers[i].replicas[j];
-			uint64_t busy = r->polls - r->idle_polls;
+			uint64_t busy = r->count.polls - r->count.idle_polls;
 
 			replica_poll(r);
-			found += r->polls - r->idle_polls != busy;
+			found += r->count.polls - r->count.idle_polls != busy;
 		}
 	return found;
 }

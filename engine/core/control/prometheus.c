@@ -47,19 +47,19 @@ static void replica_samples(FILE *f, struct engine *e, const struct replica *r)
 
 	snprintf(labels, sizeof(labels), "segment=\"%s\",replica=\"%u\",cpu=\"%u\"",
 		 e->plan->segments[r->segment].name, r->index, r->cpu);
-	sample(f, "segment_polls_total", labels, r->polls);
-	sample(f, "segment_idle_polls_total", labels, r->idle_polls);
+	sample(f, "segment_polls_total", labels, r->count.polls);
+	sample(f, "segment_idle_polls_total", labels, r->count.idle_polls);
 	sample(f, "segment_ops_cycles_total", labels, r->busy.ops);
 	for (unsigned int i = 0; i < r->n_inlets; i++) {
 		snprintf(link, sizeof(link), "%s,link=\"%s\"", labels,
 			 e->links[r->inlets[i].link].name);
-		sample(f, "segment_packets_in_total", link, r->inlets[i].packets);
+		sample(f, "segment_packets_in_total", link, r->inlets[i].count.packets);
 	}
 	for (unsigned int i = 0; i < r->n_outlets; i++) {
 		snprintf(link, sizeof(link), "%s,link=\"%s\"", labels,
 			 e->links[r->outlets[i].link].name);
-		sample(f, "segment_packets_out_total", link, r->outlets[i].packets);
-		sample(f, "segment_packets_full_total", link, r->outlets[i].full);
+		sample(f, "segment_packets_out_total", link, r->outlets[i].count.packets);
+		sample(f, "segment_packets_full_total", link, r->outlets[i].count.full);
 	}
 	for (unsigned int i = 0; i < r->n_nodes; i++)
 		node_samples(f, &r->nodes[i], labels);

@@ -72,8 +72,8 @@ static uint64_t out_packets(const struct replica *r, uint64_t *full)
 
 	*full = 0;
 	for (unsigned int i = 0; i < r->n_outlets; i++) {
-		packets += r->outlets[i].packets;
-		*full += r->outlets[i].full;
+		packets += r->outlets[i].count.packets;
+		*full += r->outlets[i].count.full;
 	}
 	return packets;
 }
@@ -119,20 +119,20 @@ static json_t *replica_json(struct engine *e, const struct replica *r)
 	for (unsigned int i = 0; i < r->n_inlets; i++) {
 		const struct inlet *l = &r->inlets[i];
 
-		received += l->packets;
-		rx_cycles += l->cycles;
-		timed += l->timed_packets;
+		received += l->count.packets;
+		rx_cycles += l->count.cycles;
+		timed += l->count.timed_packets;
 		json_object_set_new(in, e->links[l->link].name,
-				    json_pack("{s:I, s:I, s:I}", "packets", (json_int_t)l->packets,
-					      "cycles", (json_int_t)l->cycles, "cycles_packets",
-					      (json_int_t)l->timed_packets));
+				    json_pack("{s:I, s:I, s:I}", "packets", (json_int_t)l->count.packets,
+					      "cycles", (json_int_t)l->count.cycles, "cycles_packets",
+					      (json_int_t)l->count.timed_packets));
 	}
 	for (unsigned int i = 0; i < r->n_outlets; i++) {
 		const struct outlet *l = &r->outlets[i];
-		json_t *one = json_pack("{s:I, s:I}", "packets", (json_int_t)l->packets, "full",
-					(json_int_t)l->full);
+		json_t *one = json_pack("{s:I, s:I}", "packets", (json_int_t)l->count.packets, "full",
+					(json_int_t)l->count.full);
 
-		ends_put(one, "ended", &l->full_ends);
+		ends_put(one, "ended", &l->count.full_ends);
 		if (l->way)
 			json_object_set_new(one, "waiting", elastic_way_json(l->way));
 		json_object_set_new(out, e->links[l->link].name, one);
@@ -144,15 +144,15 @@ static json_t *replica_json(struct engine *e, const struct replica *r)
 	set_int(o, "out", out_packets(r, &full));
 	set_int(o, "full", full);
 	set_int(o, "pending", r->pending);
-	set_int(o, "polls", r->polls);
-	set_int(o, "idle_polls", r->idle_polls);
+	set_int(o, "polls", r->count.polls);
+	set_int(o, "idle_polls", r->count.idle_polls);
 	set_int(o, "ops_cycles", r->busy.ops);
 	json_object_set_new(o, "sending", sending_json(e, &r->busy.within));
 	set_int(o, "burst", r->burst);
 	json_object_set_new(o, "turns", turns_json(&r->busy.turns));
 	json_object_set_new(o, "io",
 			    json_pack("{s:I, s:I, s:I}", "rx_cycles", (json_int_t)rx_cycles,
-				      "tx_cycles", (json_int_t)r->tx_cycles, "packets",
+				      "tx_cycles", (json_int_t)r->count.tx_cycles, "packets",
 				      (json_int_t)timed));
 	json_object_set_new(o, "inputs", in);
 	json_object_set_new(o, "outputs", out);
@@ -182,7 +182,7 @@ json_t *stats_segment(struct engine *e, unsigned int segment)
 /* Packets that writers found no room for, summed over all of them. */
 static uint64_t link_full(struct engine *e, unsigned int link)
 {
-	uint64_t full = e->past[link].full;
+	uint64_t full = e->past[link].out.full;
 
 	for (unsigned int s = 0; s < e->plan->n_segments; s++)
 		for (unsigned int i = 0; i < e->plan->segments[s].n_replicas; i++) {
@@ -190,7 +190,7 @@ static uint64_t link_full(struct engine *e, unsigned int link)
 
 			for (unsigned int o = 0; o < r->n_outlets; o++)
 				if (r->outlets[o].link == link)
-					full += r->outlets[o].full;
+					full += r->outlets[o].count.full;
 		}
 	return full;
 }
@@ -203,7 +203,7 @@ json_t *stats_link(struct engine *e, unsigned int link)
 	json_object_set_new(o, "type", json_string(l->ops->name));
 	if (l->n_txq || l->spare)
 		set_int(o, "full", link_full(e, link));
-	ends_put(o, "ended", &e->past[link].full_ends);
+	ends_put(o, "ended", &e->past[link].out.full_ends);
 	return o;
 }
 

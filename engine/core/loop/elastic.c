@@ -77,8 +77,8 @@ static __rte_noinline void wait_for_owner(struct outlet *o, struct rte_mbuf *m)
 	struct elastic_way *way = o->way;
 
 	if (unlikely(way->n == ELASTIC_WAITING)) {
-		o->full++;
-		ends_add(&o->full_ends, m, 1);
+		o->count.full++;
+		ends_add(&o->count.full_ends, m, 1);
 		rte_pktmbuf_free(m);
 		return;
 	}
@@ -128,7 +128,7 @@ static bool let_go(struct outlet *o, const struct elastic *e)
 			n++;
 		}
 		sent = o->tx(&o->q, dest, run, n);
-		o->packets += sent;
+		o->count.packets += sent;
 		way->first = (way->first + sent) % ELASTIC_WAITING;
 		way->n -= sent;
 		if (sent < n)

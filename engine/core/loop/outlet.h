@@ -16,7 +16,7 @@ static inline void flush_queue(struct replica *r, struct outlet *o, uint16_t des
 	uint16_t sent, left;
 
 	sent = o->tx(&o->q, dest, q->pkts, q->n);
-	o->packets += sent;
+	o->count.packets += sent;
 	left = q->n - sent;
 	if (likely(!left)) {
 		q->n = 0;
@@ -28,8 +28,8 @@ static inline void flush_queue(struct replica *r, struct outlet *o, uint16_t des
 		r->pending += left;
 		return;
 	}
-	o->full += left;
-	ends_add_burst(&o->full_ends, q->pkts + sent, left);
+	o->count.full += left;
+	ends_add_burst(&o->count.full_ends, q->pkts + sent, left);
 	mbuf_free_burst(q->pkts + sent, left);
 	q->n = 0;
 }

@@ -169,8 +169,8 @@ json_t *parallel_json(const struct parallel *p)
 
 		json_object_set_new(sides, r->side->worker->nf->name,
 				    json_pack("{s:i, s:I, s:I, s:I, s:b}", "cpu", (int)r->cpu,
-					      "polls", (json_int_t)r->polls, "idle_polls",
-					      (json_int_t)r->idle_polls, "ops_cycles",
+					      "polls", (json_int_t)r->count.polls, "idle_polls",
+					      (json_int_t)r->count.idle_polls, "ops_cycles",
 					      (json_int_t)r->busy.ops, "copies",
 					      r->side->member->copies != NULL));
 	}

@@ -95,7 +95,7 @@ static __rte_always_inline uint16_t poll_inlet(struct replica *r, struct inlet *
 	n = atomic_load_explicit(&in->rx, memory_order_acquire)(&in->q, pkts, r->burst);
 	if (!n)
 		return 0;
-	in->packets += n;
+	in->count.packets += n;
 	r->locate_left -= n;
 	if (unlikely(locate))
 		locate_packet(r, in, pkts, n);
@@ -107,8 +107,8 @@ static __rte_always_inline uint16_t poll_inlet(struct replica *r, struct inlet *
 	if (unlikely(in->marks_reverse))
 		for (uint16_t i = 0; i < n; i++)
 			pkts[i]->ol_flags |= PKT_REVERSE;
-	if (part_ends(r, t, &in->cycles, n))
-		in->timed_packets += n;
+	if (part_ends(r, t, &in->count.cycles, n))
+		in->count.timed_packets += n;
 	if (b) {
 		b->n = n;
 		run_nodes(r, in->to.index, in->direction, t);
@@ -133,7 +133,7 @@ static __rte_always_inline uint32_t poll_inlets(struct replica *r, uint64_t *t)
 		/* Per input: the straight way's buffer holds one burst. */
 		if (got) {
 			flush_outlets(r);
-			part_ends(r, t, &r->tx_cycles, got);
+			part_ends(r, t, &r->count.tx_cycles, got);
 		}
 		n += got;
 		if (unlikely(blocked(r)))

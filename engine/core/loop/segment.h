@@ -37,6 +37,21 @@ struct out_queue {
 	struct rte_mbuf *pkts[OUT_MAX];
 };
 
+/* What a replica has counted of one link that it writes, of one that it reads, and of itself. */
+struct outlet_count {
+	uint64_t packets, full;
+	struct ends full_ends; /* whose packets `full` were */
+};
+
+struct inlet_count {
+	uint64_t packets, cycles, timed_packets;
+};
+
+struct replica_count {
+	uint64_t polls, idle_polls;
+	uint64_t tx_cycles; /* of the timed polls; receiving is the inlets' */
+};
+
 /* One replica's way into one link. */
 struct outlet {
 	uint16_t (*tx)(struct link_txq *q, uint16_t dest, struct rte_mbuf **pkts, uint16_t n);
@@ -46,8 +61,7 @@ struct outlet {
 	enum steer steer;
 	struct even_table *even;
 	struct elastic_way *way; /* NULL: its readers are no elastic segment */
-	uint64_t packets, full;
-	struct ends full_ends; /* whose packets `full` were */
+	struct outlet_count count;
 	struct link_txq q;
 	unsigned int link; /* index in plan */
 };
@@ -61,7 +75,7 @@ struct inlet {
 	bool marks_port;
 	bool marks_reverse; /* its packets come from outside, and are reverse traffic */
 	uint16_t port; /* for nf_port */
-	uint64_t packets, cycles, timed_packets;
+	struct inlet_count count;
 	struct link_rxq q;
 	unsigned int link;
 	struct located *located; /* NULL unless packets are located */
@@ -133,9 +147,8 @@ struct replica {
 	struct busy busy;
 	struct busy_window *window; /* the engine's */
 	uint64_t next_tick, next_upkeep; /* TSC; the latter the first of what is due beside polling */
-	uint64_t polls, idle_polls;
+	struct replica_count count;
 	uint64_t ops_elsewhere; /* busy.ops when it came to its worker */
-	uint64_t tx_cycles; /* of the timed polls; receiving is the inlets' */
 	struct core_pace pace;
 	struct emitted emitted[EMIT_MAX];
 	unsigned int segment, index, cpu;
@@ -176,8 +189,8 @@ void replica_upkeep(struct replica *r, uint64_t now);
 static inline void replica_turn_at(struct replica *r, uint64_t now, uint32_t n)
 {
 	busy_turn(&r->busy, r->clock, now, n);
-	r->polls++;
-	r->idle_polls += !n;
+	r->count.polls++;
+	r->count.idle_polls += !n;
 	if (unlikely((int64_t)(now - r->next_upkeep) >= 0))
 		replica_upkeep(r, now);
 }
@@ -191,7 +204,7 @@ static inline void replica_turn(struct replica *r, uint32_t n)
 		r->clock->armed += !--r->until_timed;
 	if (n >= r->burst && !r->clock->armed) {
 		busy_unread(&r->busy, r->clock, n);
-		r->polls++;
+		r->count.polls++;
 		return;
 	}
 	now = rte_rdtsc();

@@ -34,14 +34,14 @@ static uint64_t packets_in(const struct replica *r)
 	uint64_t n = 0;
 
 	for (unsigned int i = 0; i < r->n_inlets; i++)
-		n += r->inlets[i].packets;
+		n += r->inlets[i].count.packets;
 	return n;
 }
 
 static void remember(struct slices *s, const struct replica *r)
 {
 	s->packets = packets_in(r);
-	s->found = r->polls - r->idle_polls;
+	s->found = r->count.polls - r->count.idle_polls;
 	s->ops = r->busy.ops;
 	s->pace = r->pace.cycles;
 	s->wide = r->pace.wide_cycles;
@@ -131,7 +131,7 @@ static void close_one(struct replica *r, const struct slice *lcore)
 		.line = lcore->line,
 		.ops = r->busy.ops - own->ops,
 		.packets = (uint32_t)(packets_in(r) - own->packets),
-		.found = (uint32_t)(r->polls - r->idle_polls - own->found),
+		.found = (uint32_t)(r->count.polls - r->count.idle_polls - own->found),
 		.turns = (uint32_t)(now->n - was->n),
 		.turn_packets = (uint32_t)(now->packets - was->packets),
 		.turn_packets_squared = (uint32_t)(now->packets_squared - was->packets_squared),

@@ -104,10 +104,10 @@ static bool turn(const struct worker *worker, bool *hold)
 
 	for (unsigned int i = 0; i < worker->n_replicas; i++) {
 		struct replica *r = worker->replicas[i];
-		uint64_t busy = r->polls - r->idle_polls;
+		uint64_t busy = r->count.polls - r->count.idle_polls;
 
 		replica_poll(r);
-		any |= r->polls - r->idle_polls != busy;
+		any |= r->count.polls - r->count.idle_polls != busy;
 		*hold |= must_poll(r);
 	}
 	return any;

@@ -15,19 +15,19 @@
 
 /* What segments that are no more had counted of a link that nobody reads, or writes, just now. */
 struct link_past {
-	uint64_t in, in_cycles, in_timed; /* by readers */
-	uint64_t packets, full;           /* by writers */
-	struct ends full_ends;
+	struct inlet_count in;   /* by readers */
+	struct outlet_count out; /* by writers */
 };
 
 /* What a replica had counted of itself when its segment went: for one of its name that comes again. */
 struct replica_past {
 	char name[32];
 	unsigned int index;
-	uint64_t polls, idle_polls, tx_cycles, ops;
+	struct replica_count count;
+	uint64_t ops;
 	struct busy_turns turns;
 };
-#define REPLICAS_PAST 256 /* the first so many names and replicas */
+#define REPLICAS_PAST 256 /* names and replicas; a partition that would need more is refused */
 
 /* A plan that runs: everything that was made from it. */
 struct engine {

@@ -32,6 +32,8 @@ void repartition_free(struct repartition *c);
 /* While all workers pause, and nothing is in segments that leave. */
 void repartition_switch(struct repartition *c);
 
+/* What a former replica of this name had counted; NULL: there was none. */
+struct replica_past *replica_past(struct engine *e, const char *name, unsigned int index);
 /* A link that somebody who stays writes, and a segment that leaves reads. */
 bool repartition_enters(const struct repartition *c, unsigned int link);
 

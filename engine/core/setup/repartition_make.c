@@ -2,6 +2,7 @@
 /* What another partition takes: made before packets wait, taken down after they go on. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "repartition.h"
 
@@ -48,15 +49,42 @@ static int make_replicas(struct repartition *c, unsigned int i, struct err *err)
 	return rc;
 }
 
+struct replica_past *replica_past(struct engine *e, const char *name, unsigned int index)
+{
+	for (unsigned int i = 0; i < e->n_replicas_past; i++)
+		if (!strcmp(e->replicas_past[i].name, name) && e->replicas_past[i].index == index)
+			return &e->replicas_past[i];
+	return NULL;
+}
+
+/* What those that leave have counted of themselves is kept for ever: there must be room. */
+static int make_past(struct repartition *c, struct err *err)
+{
+	struct engine *e = c->e;
+	unsigned int more = 0;
+
+	if (!e->replicas_past)
+		e->replicas_past = calloc(REPLICAS_PAST, sizeof(*e->replicas_past));
+	if (!e->replicas_past)
+		return err_set(err, ENOMEM, "plan", "out of memory");
+	for (unsigned int s = 0; s < e->plan->n_segments; s++)
+		for (unsigned int j = 0; c->leaves[s] && j < e->plan->segments[s].n_replicas; j++)
+			more += !replica_past(e, e->plan->segments[s].name, j);
+	if (e->n_replicas_past + more > REPLICAS_PAST)
+		return err_set(err, ENOSPC, "plan.segments",
+			       "%u more replicas would leave, and what %u had counted is kept; "
+			       "allowed: %u in all, under names that may come again",
+			       more, e->n_replicas_past, REPLICAS_PAST);
+	return 0;
+}
+
 int repartition_make(struct repartition *c, struct err *err)
 {
 	unsigned int n = c->next->n_segments;
-	int rc = 0;
+	int rc = make_past(c, err);
 
-	if (!c->e->replicas_past)
-		c->e->replicas_past = calloc(REPLICAS_PAST, sizeof(*c->e->replicas_past));
-	if (!c->e->replicas_past)
-		return err_set(err, ENOMEM, "plan", "out of memory");
+	if (rc)
+		return rc;
 	c->to = *c->e;
 	c->to.plan = c->next;
 	c->to.was = c->e;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Functions are in other segments from now on: nobody runs, and none of their packets is under way. */
 #include <stdio.h>
-#include <string.h>
 
 #include "elastic_move.h"
 #include "repartition.h"
@@ -27,41 +26,27 @@ static void take_node(const struct repartition *c, struct replica *r, unsigned i
 		w->nf->ops->rest(w, r->rests);
 }
 
-static struct replica_past *past_of(struct engine *e, const char *name, unsigned int index)
-{
-	for (unsigned int i = 0; i < e->n_replicas_past; i++)
-		if (!strcmp(e->replicas_past[i].name, name) && e->replicas_past[i].index == index)
-			return &e->replicas_past[i];
-	return NULL;
-}
-
 static void leave_own(struct engine *e, const char *name, const struct replica *r)
 {
-	struct replica_past *past = past_of(e, name, r->index);
+	struct replica_past *past = replica_past(e, name, r->index);
 
-	if (!past && e->n_replicas_past < REPLICAS_PAST) {
+	if (!past) { /* repartition_make has seen to it that there is room */
 		past = &e->replicas_past[e->n_replicas_past++];
 		snprintf(past->name, sizeof(past->name), "%s", name);
 		past->index = r->index;
 	}
-	if (!past)
-		return;
-	past->polls = r->polls;
-	past->idle_polls = r->idle_polls;
-	past->tx_cycles = r->tx_cycles;
+	past->count = r->count;
 	past->ops = r->busy.ops;
 	past->turns = r->busy.turns;
 }
 
 static void take_own(struct engine *e, const char *name, struct replica *r)
 {
-	const struct replica_past *past = past_of(e, name, r->index);
+	const struct replica_past *past = replica_past(e, name, r->index);
 
 	if (!past)
 		return;
-	r->polls = past->polls;
-	r->idle_polls = past->idle_polls;
-	r->tx_cycles = past->tx_cycles;
+	r->count = past->count;
 	r->busy.ops = past->ops;
 	r->busy.turns = past->turns;
 }
@@ -70,43 +55,38 @@ static void take_own(struct engine *e, const char *name, struct replica *r)
 static void leave_counts(struct repartition *c, const struct replica *r)
 {
 	for (unsigned int i = 0; i < r->n_inlets; i++) {
-		struct link_past *past = &c->e->past[r->inlets[i].link];
+		struct inlet_count *to = &c->e->past[r->inlets[i].link].in;
+		const struct inlet_count *from = &r->inlets[i].count;
 
-		past->in += r->inlets[i].packets;
-		past->in_cycles += r->inlets[i].cycles;
-		past->in_timed += r->inlets[i].timed_packets;
+		to->packets += from->packets;
+		to->cycles += from->cycles;
+		to->timed_packets += from->timed_packets;
 	}
 	for (unsigned int i = 0; i < r->n_outlets; i++) {
-		struct link_past *past = &c->e->past[r->outlets[i].link];
-		struct ends *to = &past->full_ends;
-		const struct ends *from = &r->outlets[i].full_ends;
+		struct outlet_count *to = &c->e->past[r->outlets[i].link].out;
+		const struct outlet_count *from = &r->outlets[i].count;
 
-		past->packets += r->outlets[i].packets;
-		past->full += r->outlets[i].full;
-		for (unsigned int k = 0; k < RTE_DIM(to->n); k++)
+		to->packets += from->packets;
+		to->full += from->full;
+		for (unsigned int k = 0; k < RTE_DIM(to->full_ends.n); k++)
 			for (unsigned int size = 0; size < SIZE_CLASSES; size++)
-				to->n[k][size] += from->n[k][size];
+				to->full_ends.n[k][size] += from->full_ends.n[k][size];
 	}
 }
 
 static void take_counts(struct repartition *c, struct replica *r)
 {
 	for (unsigned int i = 0; i < r->n_inlets; i++) {
-		struct link_past *past = &c->e->past[r->inlets[i].link];
+		struct inlet_count *from = &c->e->past[r->inlets[i].link].in;
 
-		r->inlets[i].packets = past->in;
-		r->inlets[i].cycles = past->in_cycles;
-		r->inlets[i].timed_packets = past->in_timed;
-		past->in = past->in_cycles = past->in_timed = 0;
+		r->inlets[i].count = *from;
+		*from = (struct inlet_count){0};
 	}
 	for (unsigned int i = 0; i < r->n_outlets; i++) {
-		struct link_past *past = &c->e->past[r->outlets[i].link];
+		struct outlet_count *from = &c->e->past[r->outlets[i].link].out;
 
-		r->outlets[i].packets = past->packets;
-		r->outlets[i].full = past->full;
-		r->outlets[i].full_ends = past->full_ends;
-		past->packets = past->full = 0;
-		past->full_ends = (struct ends){0};
+		r->outlets[i].count = *from;
+		*from = (struct outlet_count){0};
 	}
 }
 
