@@ -74,6 +74,19 @@ if [[ " ${failed[*]} " == *" meson"* ]]; then
 		grep -a -m 60 -iE 'error|fail|warning|assert|0x|sanitizer|==' || true
 fi
 
+if [[ " ${failed[*]} " == *" pytest"* ]]; then
+	echo "== what failed of pytest"
+	grep -ahE '^(FAILED|ERROR) ' .setup/test-pytest*.log | cut -c 1-400 | sort -u | head -n 40
+fi
+if [[ " ${failed[*]} " == *" fuzz"* ]]; then
+	echo "== what failed of fuzz"
+	while read -r name; do
+		echo "$name"
+		# What it met and where, the input's last words: enough to make it again.
+		grep -aE -A 12 '==[0-9]+==|runtime error|Test unit written|^Base64' "build-fuzz/$name.log" | head -n 40
+	done <build-fuzz/failed
+fi
+
 echo "== summary"
 printf '%s\n' "${closing[@]}"
 if [ ${#failed[@]} -gt 0 ]; then
