@@ -12,6 +12,9 @@ import typer
 from rich.table import Table
 
 from headrace.cli._console import print_json, stdout
+from headrace.cli.run import Wait
+from headrace.host.consoles import Terminal
+from headrace.host.exclusive import WAIT_S
 from headrace.profile.bench_fib import BenchRow, Spread, parse_entries, run_bench
 
 app = typer.Typer(no_args_is_help=True, help="Measure parts of the engine by themselves.")
@@ -62,6 +65,7 @@ def fib(
     numa_node: Annotated[int | None, typer.Option(help="NUMA node of the table.")] = None,
     peer: Annotated[bool, typer.Option(help="Measure DPDK's own table beside it.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    wait: Wait = WAIT_S,
 ) -> None:
     """Forwarding tables: lookups, changes and memory, beside DPDK's and the memory's limit."""
     arguments = ["--kind", kind, "--key", key, "--updates", str(updates), "--runs", str(runs)]
@@ -74,7 +78,7 @@ def fib(
         arguments += ["--numa-node", str(numa_node)]
     if not peer:
         arguments.append("--no-peer")
-    rows = run_bench(arguments)
+    rows = run_bench(arguments, Terminal(stderr=True, highlight=False).print, wait)
     if as_json:
         print_json(rows)
         return

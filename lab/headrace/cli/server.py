@@ -10,9 +10,11 @@ import typer
 import yaml
 
 from headrace.cli._console import print_json, stdout
+from headrace.cli.run import Wait
 from headrace.errors import bad_value
 from headrace.host import store
 from headrace.host.consoles import Terminal
+from headrace.host.exclusive import WAIT_S
 from headrace.host.server import detect as find
 from headrace.profile.calibrate import calibrate as run_calibration
 from headrace.profile.described import compact, describe_server
@@ -81,12 +83,14 @@ def calibrate(
         Path | None, typer.Option(help="The calibration file; in the data directory by default.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the calibration.")] = False,
+    wait: Wait = WAIT_S,
 ) -> None:
     """Measure what memory, cores, rings and clocks of this server cost. Takes a minute or two."""
     if not 1 <= rounds <= ROUNDS_MAX:
         raise bad_value("--rounds", rounds, allowed=f"1..{ROUNDS_MAX}")
     target = out or store.calibration_file()
-    calibrated = run_calibration(rounds, _cpus(cpus), Terminal(stderr=True, highlight=False).print)
+    say = Terminal(stderr=True, highlight=False).print
+    calibrated = run_calibration(rounds, _cpus(cpus), say, wait)
     store.save(target, calibrated)
     page = html or target.with_suffix(".html")
     shown = calibration_document(calibrated)

@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
 from pydantic import RootModel
 
 from headrace.errors import bad_value
+from headrace.host.exclusive import HeldLcores
 from headrace.host.programs import find_tool, run_tool
+from headrace.measure.progress import waiting_for
 from headrace.record.frozen import Record
 
 PROGRAM = "headrace-bench-fib"
@@ -77,7 +80,9 @@ def find_program() -> Path:
     return find_tool(PROGRAM, "table")
 
 
-def run_bench(arguments: Sequence[str]) -> BenchRows:
-    """Run the benchmark; its one line on standard error becomes the error."""
-    output = run_tool(find_program(), arguments, "bench fib")
+def run_bench(arguments: Sequence[str], say: Callable[[str], None], wait_s: float) -> BenchRows:
+    """Run the benchmark once no run holds an lcore that its threads may be put on, at most `wait_s`
+    seconds from now; its one line on standard error becomes the error."""
+    with HeldLcores(os.sched_getaffinity(0), lambda cpu: say(waiting_for(cpu, wait_s)), wait_s):
+        output = run_tool(find_program(), arguments, "bench fib")
     return BenchRows.model_validate_json(output)

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from headrace.cli._testdata import valid
 from headrace.cli.bench import app
 from headrace.errors import BadInput, HeadraceError
+from headrace.host.exclusive import HeldLcores
 from headrace.profile.bench_fib import find_program, parse_entries, run_bench
 
 
@@ -60,4 +61,12 @@ def test_a_small_table_is_measured() -> None:
 )
 def test_bad_input_is_one_message(arguments: list[str], message: str) -> None:
     with pytest.raises(BadInput, match=message):
-        run_bench(arguments)
+        run_bench(arguments, print, wait_s=60)
+
+
+@pytest.mark.usefixtures("program")
+def test_it_waits_for_a_run_that_holds_lcores() -> None:
+    cpu = min(os.sched_getaffinity(0))
+    refused = pytest.raises(HeadraceError, match=f"lcore {cpu}: held")
+    with HeldLcores([cpu], lambda cpu: None), refused:
+        run_bench(["--entries", "1000"], print, wait_s=0.1)

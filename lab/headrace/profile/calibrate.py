@@ -13,8 +13,10 @@ from pydantic import TypeAdapter, ValidationError
 
 import headrace
 from headrace.errors import BadInput, HeadraceError
+from headrace.host.exclusive import WAIT_S, HeldLcores
 from headrace.host.programs import find_tool, run_tool
 from headrace.host.server import detect
+from headrace.measure.progress import waiting_for
 from headrace.model.levels import levels
 from headrace.model.locate import classify
 from headrace.record.bundle import now
@@ -40,22 +42,27 @@ def find_program() -> Path:
 
 
 def calibrate(
-    rounds: int, cpus: Sequence[int] | None = None, say: Callable[[str], object] = str
+    rounds: int,
+    cpus: Sequence[int] | None = None,
+    say: Callable[[str], None] = lambda text: None,
+    wait_s: float = WAIT_S,
 ) -> Calibration:
-    """Measure this server, on `cpus` (all that are usable by default). `say`: told of each part
-    when it is done, and how long it took."""
+    """Measure this server, on `cpus` (all that are usable by default), once no run holds one of
+    them, at most `wait_s` from now. `say`: told of each part when it is done, and how long it
+    took."""
     server = detect()
     used = tuple(cpus) if cpus is not None else server.usable_cpus
     for cpu in used:
         if cpu not in server.usable_cpus:
             raise BadInput(f"--cpus: got {cpu}; allowed: {', '.join(map(str, server.usable_cpus))}")
     arguments = _arguments(server, used, rounds)
-    load = os.getloadavg()[0]
     answers = []
-    for number, (part, what) in enumerate(PARTS, 1):
-        began = time.monotonic()
-        answers.append(_json(_run([*arguments, "--only", part])))
-        say(f"{number}/{len(PARTS)} {what}: {time.monotonic() - began:.0f} s")
+    with HeldLcores(used, lambda cpu: say(waiting_for(cpu, wait_s)), wait_s):
+        load = os.getloadavg()[0]
+        for number, (part, what) in enumerate(PARTS, 1):
+            began = time.monotonic()
+            answers.append(_json(_run([*arguments, "--only", part])))
+            say(f"{number}/{len(PARTS)} {what}: {time.monotonic() - began:.0f} s")
     tested = TypeAdapter(tuple[Placed, ...]).validate_python(answers.pop()["placed"])
     costs = {name: value for answer in answers for name, value in answer.items()}
     measured = _measured(json.dumps(costs))

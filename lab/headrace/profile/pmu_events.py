@@ -17,8 +17,9 @@ _LOAD_S = 8.0
 
 
 def per_packet(up: RunningPoint, count: Count, rate_pps: float = 0.0) -> dict[str, float]:
-    """Counts in the middle of a trial: before and after it the lcore polls for nothing. Of the
-    whole lcore: ring, loop and polls that find nothing are in it."""
+    """Counts in the middle of a load, as before and after it the lcore polls for nothing. They are
+    of the whole lcore: ring, loop and polls that find nothing are among them. What came in the same
+    time divides them, so that it does not matter whether all that was sent came."""
     with points.loaded(up, _LOAD_S, rate_pps):
         time.sleep(_SETTLE_S)
         began, before = time.monotonic(), count()
