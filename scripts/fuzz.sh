@@ -16,6 +16,9 @@ if [ "${1:-}" = --keep ]; then
 	shift
 fi
 seconds=${1:-600}
+# An input takes microseconds. One that has not ended after so long never does; less would be a machine that
+# stands still for a while, or a target's set-up, which is part of its first input, beside much else.
+hangs=60
 TIMEFORMAT='cpu %U %S'
 shift || true
 build=build-fuzz
@@ -70,7 +73,7 @@ cut_down() {
 	local target=$1 corpus=$2
 	rm -rf "$corpus.few"
 	mkdir "$corpus.few"
-	if "$target" -set_cover_merge=1 -timeout=10 -rss_limit_mb=4096 "$corpus.few" "$corpus" >>"$3" 2>&1; then
+	if "$target" -set_cover_merge=1 -timeout=$hangs -rss_limit_mb=4096 "$corpus.few" "$corpus" >>"$3" 2>&1; then
 		rm -rf "$corpus"
 		mv "$corpus.few" "$corpus"
 	else
@@ -96,7 +99,7 @@ fuzz_one() {
 	esac
 	# Nobody else adds to its inputs meanwhile (-reload=0).
 	if { time ASAN_OPTIONS=$asan:${ASAN_OPTIONS:-} "$target" "${options[@]}" -reload=0 \
-		-max_total_time="$seconds" -timeout=10 -rss_limit_mb=4096 \
+		-max_total_time="$seconds" -timeout=$hangs -rss_limit_mb=4096 \
 		-artifact_prefix="$build/$name-" -print_final_stats=1 -verbosity=0 \
 		"$new/$name" "$corpus" $([ ! -d "$seeds" ] || echo "$seeds"); } >"$log" 2>&1; then
 		n=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
