@@ -320,6 +320,26 @@ static void test_exhausted_costs_little(void **state)
 	harness_free(h);
 }
 
+/* 32 bits of time are 20 days; what was full ten days ago says nothing of today. */
+static void test_exhausted_long_ago(void **state)
+{
+	struct harness *h = make(POOL ", \"port_min\": 2000, \"port_max\": 2009}");
+	struct craft c;
+
+	(void)state;
+	for (unsigned int i = 0; i < 11; i++) {
+		c = outward(IPPROTO_UDP, (uint16_t)(1 + i), 53);
+		assert_true(translate(h, &c) == (i < 10));
+	}
+	for (unsigned int s = 0; s < 400; s++)
+		harness_advance(h, 1000000000);
+	assert_int_equal(harness_counter(h, "sessions"), 0);
+	h->now += 1ull << (20 + 31);
+	c = outward(IPPROTO_UDP, 99, 53);
+	assert_true(translate(h, &c));
+	harness_free(h);
+}
+
 /* RFC 6056: who does not know the key cannot tell ports; with a seed they are the same each time. */
 static void test_ports_are_keyed(void **state)
 {
@@ -877,6 +897,7 @@ int main(void)
 		cmocka_unit_test(test_icmp_errors),
 		cmocka_unit_test(test_keyed_hash),
 		cmocka_unit_test(test_exhausted_costs_little),
+		cmocka_unit_test(test_exhausted_long_ago),
 		cmocka_unit_test(test_ports_are_keyed),
 		cmocka_unit_test(test_endpoint_dependent),
 		cmocka_unit_test(test_endpoint_independent),

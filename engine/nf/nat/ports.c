@@ -193,7 +193,8 @@ bool nat_pick_outside(struct nf_worker *w, struct rte_mbuf *m, const struct flow
 	size_t home = (rte_be_to_cpu_32(key->src) * 2654435761u >> 8) % p->pool.count;
 	uint32_t first, each, left = TRIES_AWAY;
 
-	if (full->remote == remote && (int32_t)(now - full->until) < 0)
+	/* Not `until` by its sign: one that nobody has looked at for ten days would lie in the future. */
+	if (full->remote == remote && full->until - now - 1 < flow_ticks(FULL_MS))
 		return false;
 	first = first_port(at, key, bucket);
 	each = RTE_MAX(1u, TRIES_AWAY / (uint32_t)p->pool.count);
