@@ -204,10 +204,20 @@ static inline bool has_ports(const struct rte_mbuf *m)
 	return l4 == RTE_PTYPE_L4_TCP || l4 == RTE_PTYPE_L4_UDP || l4 == RTE_PTYPE_L4_SCTP;
 }
 
-/* XOR and the ordered pair make it symmetric; CRC32C mixes. */
-static inline uint32_t mix(uint64_t a, uint64_t b, uint32_t ports)
+/*
+ * Sum and XOR make it symmetric, CRC32C mixes. They are hashed in different places: a CRC begins with its
+ * initial value XORed to the first bytes, so a sum there would undo the XOR and leave but the carries.
+ */
+static inline uint32_t mix4(uint32_t a, uint32_t b, uint32_t ports)
 {
-	uint32_t h = rte_hash_crc_8byte(a ^ b, (uint32_t)(a + b));
+	uint32_t h = rte_hash_crc_8byte((uint64_t)(a ^ b) << 32 | (uint32_t)(a + b), 1);
+
+	return rte_hash_crc_4byte(ports, h) | 1;
+}
+
+static inline uint32_t mix8(uint64_t a, uint64_t b, uint32_t ports)
+{
+	uint32_t h = rte_hash_crc_8byte(a + b, rte_hash_crc_8byte(a ^ b, 1));
 
 	return rte_hash_crc_4byte(ports, h) | 1;
 }
@@ -224,22 +234,22 @@ uint32_t pkt_flow_hash(const struct rte_mbuf *m)
 	if (likely(pkt_is_ipv4(m))) {
 		const struct rte_ipv4_hdr *ip = pkt_l3_hdr(m);
 
-		return mix(ip->src_addr, ip->dst_addr, ports ^ ip->next_proto_id);
+		return mix4(ip->src_addr, ip->dst_addr, ports ^ ip->next_proto_id);
 	}
 	if (pkt_is_ipv6(m)) {
 		const uint8_t *l3 = pkt_l3_hdr(m);
 		uint64_t w[4];
 
 		rte_memcpy(w, l3 + 8, sizeof(w));
-		return mix(rte_hash_crc_8byte(w[0], 1) | (uint64_t)rte_hash_crc_8byte(w[1], 2) << 32,
-			   rte_hash_crc_8byte(w[2], 1) | (uint64_t)rte_hash_crc_8byte(w[3], 2) << 32,
-			   ports);
+		return mix8(rte_hash_crc_8byte(w[0], 1) | (uint64_t)rte_hash_crc_8byte(w[1], 2) << 32,
+			    rte_hash_crc_8byte(w[2], 1) | (uint64_t)rte_hash_crc_8byte(w[3], 2) << 32,
+			    ports);
 	}
 	if (m->data_len >= 12) {
 		const uint16_t *mac = rte_pktmbuf_mtod(m, const uint16_t *);
 
-		return mix((uint64_t)mac[0] << 32 | (uint64_t)mac[1] << 16 | mac[2],
-			   (uint64_t)mac[3] << 32 | (uint64_t)mac[4] << 16 | mac[5], 0);
+		return mix8((uint64_t)mac[0] << 32 | (uint64_t)mac[1] << 16 | mac[2],
+			    (uint64_t)mac[3] << 32 | (uint64_t)mac[4] << 16 | mac[5], 0);
 	}
 	return 1;
 }

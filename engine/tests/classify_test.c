@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -183,6 +184,39 @@ static void test_hash_is_symmetric(void **state)
 	}
 }
 
+/* Flows as generators and clients make them, counted up from somewhere: each bucket gets some of them. */
+static void test_hash_is_even(void **state)
+{
+	static const struct {
+		const char *src, *dst;
+		uint16_t at, bytes; /* of the frame, what counts up: in network order */
+	} of[] = {
+		{"10.0.0.0", "203.0.113.1", 26, 4},      {"10.0.0.0", "10.0.0.1", 26, 4},
+		{"16.0.0.1", "48.0.0.1", 26, 4},         {"192.168.0.0", "192.0.2.1", 26, 4},
+		{"198.51.100.1", "10.128.0.0", 30, 4},   {"198.18.0.1", "198.19.0.1", 34, 2},
+		{"198.18.0.1", "198.19.0.1", 36, 2},
+	};
+	uint8_t p[256];
+	struct rte_mbuf m = {.buf_addr = p};
+
+	(void)state;
+	for (unsigned int i = 0; i < RTE_DIM(of); i++) {
+		unsigned int buckets[256] = {0};
+
+		m.data_len = m.pkt_len = ipv4(p, "", 17, 26);
+		inet_pton(AF_INET, of[i].src, p + 26);
+		inet_pton(AF_INET, of[i].dst, p + 30);
+		pkt_classify(&m);
+		for (unsigned int flow = 0; flow < 65536; flow++) {
+			buckets[pkt_flow_hash(&m) >> 24]++;
+			for (unsigned int b = of[i].bytes; b-- && !++p[of[i].at + b];)
+				;
+		}
+		for (unsigned int b = 0; b < 256; b++)
+			assert_in_range(buckets[b], 200, 312); /* 256, and no more off than by chance */
+	}
+}
+
 static void test_csum_update(void **state)
 {
 	(void)state;
@@ -207,6 +241,7 @@ int main(void)
 		cmocka_unit_test(test_ipv6),
 		cmocka_unit_test(test_l4_lengths),
 		cmocka_unit_test(test_hash_is_symmetric),
+		cmocka_unit_test(test_hash_is_even),
 		cmocka_unit_test(test_csum_update),
 	};
 
