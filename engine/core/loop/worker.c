@@ -9,6 +9,7 @@
  */
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -24,6 +25,7 @@
 #define WAIT_MAX_MS 50
 /* Functions age their tables by ticks, in steps of seconds; a shaper's packets have their time. */
 #define WAIT_TICK_MS 10
+#define SPIN_US 10 /* by then a worker on a CPU of its own has ended its poll */
 
 struct waiter {
 	const struct worker *worker;
@@ -113,13 +115,28 @@ static bool turn(const struct worker *worker, bool *hold)
 	return any;
 }
 
-static int poll_or_wait(struct worker *worker, const struct plan_wait *conf)
+static void poll_always(struct worker *w)
+{
+	if (w->n_replicas == 1) {
+		while (!atomic_load_explicit(&w->stop, memory_order_relaxed))
+			replica_poll(w->replicas[0]);
+		return;
+	}
+	while (!atomic_load_explicit(&w->stop, memory_order_relaxed))
+		for (unsigned int i = 0; i < w->n_replicas; i++)
+			replica_poll(w->replicas[i]);
+}
+
+static void poll_or_wait(struct worker *worker, const struct plan_wait *conf)
 {
 	uint64_t idle = 0, limit = conf->mode == WAIT_INTERRUPT ? 1 : conf->idle_polls, sleep_us;
 	struct waiter w;
 
-	if (waiter_init(&w, worker))
-		return -ENOMEM;
+	if (waiter_init(&w, worker)) { /* no memory: it polls, as it can */
+		waiter_fini(&w);
+		poll_always(worker);
+		return;
+	}
 	/* What cannot be waited on is looked at again and again, in pauses. */
 	sleep_us = w.all ? (uint64_t)w.most_ms * 1000 : conf->sleep_us;
 	while (!atomic_load_explicit(&worker->stop, memory_order_relaxed)) {
@@ -142,28 +159,10 @@ static int poll_or_wait(struct worker *worker, const struct plan_wait *conf)
 		idle = 0;
 	}
 	waiter_fini(&w);
-	return 0;
 }
 
-static int poll_always(struct worker *w)
+static void run(struct worker *w)
 {
-	if (w->n_replicas == 1) {
-		while (!atomic_load_explicit(&w->stop, memory_order_relaxed))
-			replica_poll(w->replicas[0]);
-		return 0;
-	}
-	while (!atomic_load_explicit(&w->stop, memory_order_relaxed))
-		for (unsigned int i = 0; i < w->n_replicas; i++)
-			replica_poll(w->replicas[i]);
-	return 0;
-}
-
-int worker_main(void *arg)
-{
-	struct worker *w = arg;
-	int rc;
-
-	happens_after(w);
 	busy_begin(&w->clock);
 	w->clock.armed = 0;
 	for (unsigned int i = 0; i < w->n_replicas; i++)
@@ -171,14 +170,73 @@ int worker_main(void *arg)
 	slicer_begin(&w->slicer, &w->clock, w->beside ? &w->beside->clock : NULL, w->replicas,
 		     w->n_replicas);
 	atomic_store(&w->start_tsc, w->clock.mark);
-	rc = w->wait->mode == WAIT_POLL ? poll_always(w) : poll_or_wait(w, w->wait);
+	if (w->wait->mode == WAIT_POLL)
+		poll_always(w);
+	else
+		poll_or_wait(w, w->wait);
 	busy_end(&w->clock, rte_rdtsc());
+}
+
+/* Another thread changes this in microseconds, unless it waits for this very CPU. */
+static void spin_until(const _Atomic bool *is, bool value)
+{
+	uint64_t alone = rte_rdtsc() + SPIN_US * rte_get_tsc_hz() / 1000000;
+
+	while (atomic_load(is) != value)
+		if (rte_rdtsc() < alone)
+			rte_pause();
+		else
+			sched_yield();
+}
+
+int worker_main(void *arg)
+{
+	struct worker *w = arg;
+
+	happens_after(w);
+	do {
+		run(w);
+		if (!atomic_load(&w->hold))
+			break;
+		atomic_store(&w->held, true);
+		spin_until(&w->hold, false);
+		atomic_store(&w->held, false);
+	} while (!atomic_load(&w->stop));
 	happens_before(w);
-	return rc;
+	return 0;
+}
+
+void worker_hold(struct worker *w)
+{
+	atomic_store(&w->hold, true);
+	atomic_store(&w->stop, true);
+}
+
+void worker_held(struct worker *w)
+{
+	spin_until(&w->held, true);
+}
+
+bool worker_go_on(struct worker *w)
+{
+	atomic_store(&w->stop, false);
+	happens_before(w);
+	return atomic_exchange(&w->hold, false) || !rte_eal_remote_launch(worker_main, w, w->lcore);
+}
+
+uint64_t worker_runs(const struct worker *w)
+{
+	uint64_t since;
+
+	while (!(since = atomic_load(&w->start_tsc)))
+		sched_yield();
+	return since;
 }
 
 void worker_join(struct worker *w)
 {
+	atomic_store(&w->stop, true);
+	atomic_store(&w->hold, false);
 	rte_eal_wait_lcore(w->lcore);
 	happens_after(w);
 }

@@ -234,18 +234,18 @@ static void pair_workers(struct engine *e)
 int engine_launch(struct engine *e, struct err *err)
 {
 	pair_workers(e);
-	for (unsigned int i = 0; i < e->n_workers; i++) {
+	e->runs_since = rte_rdtsc();
+	for (unsigned int i = 0; i < e->n_workers && !e->idle; i++)
+		if (e->workers[i].n_replicas && !worker_go_on(&e->workers[i]))
+			return err_set(err, EBUSY, "segments", "lcore of CPU %u does not start",
+				       e->workers[i].cpu);
+	for (unsigned int i = 0; i < e->n_workers && !e->idle; i++) {
 		struct worker *w = &e->workers[i];
 
-		if (!w->n_replicas || e->idle)
-			continue;
-		atomic_store(&w->stop, false);
-		happens_before(w);
-		if (rte_eal_remote_launch(worker_main, w, w->lcore))
-			return err_set(err, EBUSY, "segments", "lcore of CPU %u does not start",
-				       w->cpu);
-		while (!atomic_load(&w->start_tsc))
-			rte_pause();
+		if (w->n_replicas)
+			e->runs_since = RTE_MAX(e->runs_since, worker_runs(w));
+		else if (atomic_load(&w->hold))
+			worker_join(w);
 	}
 	return 0;
 }
@@ -314,7 +314,7 @@ static void stop_workers(struct engine *e)
 	for (unsigned int i = 0; i < e->n_workers; i++)
 		atomic_store(&e->workers[i].stop, true);
 	for (unsigned int i = 0; i < e->n_workers; i++) {
-		if (atomic_load(&e->workers[i].start_tsc))
+		if (atomic_load(&e->workers[i].start_tsc) || atomic_load(&e->workers[i].hold))
 			worker_join(&e->workers[i]);
 		free(e->workers[i].replicas);
 	}

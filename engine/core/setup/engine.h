@@ -50,6 +50,7 @@ struct engine {
 	struct replica ***replicas;  /* [segment][replica] */
 	struct worker *workers;
 	unsigned int n_workers;
+	uint64_t paused_at, runs_since; /* TSC: told to stop, and the last of them going on */
 	bool checking;     /* nothing will run on lcores (nf.h) */
 	bool senders_only; /* of the links, only what makes packets or reads files */
 	unsigned int epoch; /* of trials */

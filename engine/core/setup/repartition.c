@@ -159,14 +159,13 @@ static int pause_empty(struct repartition *c, struct err *err)
 	for (long nap_ns = NAP_NS; until(c, seems_empty, NAP_NS); nap_ns = RTE_MIN(2 * nap_ns, NAP_MAX_NS)) {
 		const struct timespec nap = {0, nap_ns};
 
-		c->paused_at = rte_rdtsc();
 		engine_pause(c->e);
 		c->pauses++;
 		if (is_empty(c))
 			return 1;
 		if (engine_launch(c->e, err))
 			return -EBUSY;
-		c->paused += rte_rdtsc() - c->paused_at;
+		c->paused += engine_paused(c->e);
 		if (c->e->idle)
 			c->e->idle(c->e);
 		else
@@ -234,7 +233,7 @@ static int change(struct repartition *c, unsigned int within_ms, struct err *err
 	repartition_switch(c);
 	engine_assign(c->e, c->e->plan);
 	rc = engine_launch(c->e, err);
-	c->paused += rte_rdtsc() - c->paused_at;
+	c->paused += engine_paused(c->e);
 	return rc;
 }
 

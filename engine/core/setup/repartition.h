@@ -18,7 +18,7 @@ struct repartition {
 	struct elastic *gate; /* nobody has a bucket: writers into elastic segments that leave steer by it */
 	struct replica ***lists; /* by worker: room for those that it may get */
 	uint64_t end;        /* TSC until which is waited */
-	uint64_t paused, paused_at; /* cycles, in all; TSC */
+	uint64_t paused; /* cycles, in all */
 	unsigned int pauses;
 	uint64_t waited;     /* packets */
 };

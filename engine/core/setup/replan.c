@@ -125,15 +125,17 @@ static struct replica *replica_at(struct engine *e, unsigned int segment, unsign
 
 void engine_pause(struct engine *e)
 {
+	e->paused_at = rte_rdtsc();
 	for (unsigned int i = 0; i < e->n_workers; i++)
-		atomic_store(&e->workers[i].stop, true);
+		if (atomic_load(&e->workers[i].start_tsc))
+			worker_hold(&e->workers[i]);
 	for (unsigned int i = 0; i < e->n_workers; i++) {
 		struct worker *w = &e->workers[i];
 		uint64_t since = atomic_load(&w->start_tsc);
 
 		if (!since)
 			continue;
-		worker_join(w);
+		worker_held(w);
 		w->ref_before += rte_rdtsc() - since;
 		atomic_store(&w->start_tsc, 0);
 		/* An lcore that has nothing to do from now on must not keep buffers to itself. */
@@ -231,7 +233,6 @@ static int replace(struct engine *e, const struct plan *next, unsigned int withi
 {
 	struct err late = {0};
 	json_t *moves = json_array();
-	uint64_t began, paused;
 	int rc = known_cpus(e, next, err);
 
 	if (!rc)
@@ -240,15 +241,13 @@ static int replace(struct engine *e, const struct plan *next, unsigned int withi
 		json_decref(moves);
 		return rc;
 	}
-	began = rte_rdtsc();
 	engine_pause(e);
 	engine_assign(e, next);
 	rc = engine_launch(e, err);
-	paused = rte_rdtsc() - began;
 	if (rc)
 		json_decref(moves);
 	else
-		*reply = replan_reply(paused, moves,
+		*reply = replan_reply(engine_paused(e), moves,
 				      spread(e, next, false, within_ms, moves, &late) ? &late : NULL);
 	return rc;
 }
