@@ -36,6 +36,16 @@ CHAIN: dict[str, tuple[str, dict[str, Any]]] = {
     "monitor": ("out", {}),
 }
 BEGUN = {"nat": "new-sessions", "firewall": "new-flows", "lb": "new-flows", "monitor": "new-flows"}
+# What a million flows want beyond that, with room for what chance puts into one bucket.
+MANY, MANY_PPS, MANY_CHANGES = 1_000_000, 200_000, 1000
+IMIX = [64] * 7 + [594] * 4 + [1518]
+LARGE: dict[str, dict[str, Any]] = {
+    "acl": {},
+    "nat": {"pool": [f"192.0.2.{i}" for i in range(1, 41)], "sessions": 2 * MANY},
+    "firewall": {"flows": 2 * MANY},
+    "lb": {"flows": 2 * MANY},
+    "monitor": {"flows": 2 * MANY},
+}
 NAMES = list(CHAIN)
 RTC = [NAMES]
 PIPELINE = [[name] for name in NAMES]
@@ -82,6 +92,14 @@ def _plan(
     return plan
 
 
+def _large(plan: dict[str, Any]) -> dict[str, Any]:
+    for name, params in LARGE.items():
+        plan["nfs"][name]["params"] = plan["nfs"][name]["params"] | params
+    plan["links"]["gen"]["params"] |= {"flows": MANY, "frame_bytes": IMIX}
+    plan["engine"]["memory_mb"] = 4096
+    return plan
+
+
 def _cut(draw: random.Random) -> Parts:
     cuts = [0, *sorted(draw.sample(range(1, len(NAMES)), draw.randrange(len(NAMES)))), len(NAMES)]
     return [NAMES[a:b] for a, b in itertools.pairwise(cuts)]
@@ -97,6 +115,7 @@ class Changes:
     elastic: int
     draw: random.Random
     parts: Parts
+    of: Callable[[dict[str, Any]], dict[str, Any]] = lambda plan: plan  # what else is in its plans
     made: Counter[str] = field(default_factory=Counter)
     took_ns: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     waited: int = 0
@@ -112,7 +131,7 @@ class Changes:
 
     def _to(self, parts: Parts) -> None:
         self.parts = parts
-        wanted = _plan(self.cpus, parts, self._lcores(), self.elastic)
+        wanted = self.of(_plan(self.cpus, parts, self._lcores(), self.elastic))
         wanted["engine"] = self.plan["engine"]
         answer = self.engine.call("plan", plan=wanted, within_ms=LONG_MS)
         assert "late" not in answer
@@ -216,6 +235,37 @@ def test_functions_change_segments_and_nothing_is_lost(
     print(f"{CHANGES} changes in {took:.1f} s, {reading['links']['gen']['sent']} packets")
     print(changes.say())
     print(f"p99.9: {_p999_us(reading):.0f} us, and {_p999_us(still):.0f} without changes")
+
+
+@pytest.mark.slow
+def test_a_million_flows_change_segments(
+    start_engine: Callable[..., Engine], cpus: list[int]
+) -> None:
+    """IMIX over a million flows, all of which have their sessions before the first change."""
+    plan = _large(_plan(cpus, RTC, [[cpus[-1]]], elastic=2))
+    with start_engine(plan) as engine:
+        changes = Changes(engine, plan, cpus, 2, random.Random(1), RTC, of=_large)
+        sources = {"gen": {"rate_pps": MANY_PPS, "duration_s": 3600}}
+        engine.call("start", sources=sources)
+        engine.wait_for(
+            lambda: engine.read()["links"]["meas"]["received"] > MANY, "flows", seconds=300
+        )
+        began = time.monotonic()
+        for _ in range(MANY_CHANGES):
+            changes.one()
+        took = time.monotonic() - began
+        changed = _ended(engine)
+        engine.call("start", sources=sources)
+        time.sleep(min(took, 20))
+        still = _ended(engine)
+    for one in (changed, still):
+        _all_came(one)
+    begun = {name: _counters(still, name, counter) for name, counter in BEGUN.items()}
+    assert begun == dict.fromkeys(BEGUN, MANY)
+    assert not any(nf_imbalance(still).values())
+    print(f"{MANY_CHANGES} changes in {took:.1f} s, {changed['links']['gen']['sent']} packets")
+    print(changes.say())
+    print(f"p99.9: {_p999_us(changed):.0f} us, and {_p999_us(still):.0f} without changes")
 
 
 def test_what_cannot_be_is_named(start_engine: Callable[..., Engine], cpus: list[int]) -> None:
