@@ -69,6 +69,9 @@ def test_one_that_takes_too_long_is_ended(engine_binary: Path, tmp_path: Path) -
     # Where the machine was so slow that it had not begun, it was ended before it asked.
     if asker.exists() and (pid := asker.read_text().strip()):
         assert wait_for(lambda: not Path(f"/proc/{pid}").exists(), 60)
+    # Nobody wants to know how that ended; others are served.
+    for _ in range(2):
+        assert loaded().run([str(COMMAND), "--version"], tmp_path, env, 300).returncode == 0
 
 
 def test_it_ends_with_who_started_it() -> None:

@@ -20,6 +20,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
@@ -153,7 +154,7 @@ def _serve(requests: socket.socket) -> None:
 
 def _tell(pid: int, asker: socket.socket) -> None:
     _, status = os.waitpid(pid, 0)
-    with asker:
+    with asker, suppress(OSError):  # who asked has waited too long, and is gone
         asker.send(str(os.waitstatus_to_exitcode(status)).encode())
 
 
