@@ -194,6 +194,26 @@ static int by_flow(const void *a, const void *b)
 	return order ? order : (*x > *y) - (*x < *y);
 }
 
+static void say_difference(struct lockstep *l, unsigned int link, const struct lockstep_frame *plain,
+			   const struct lockstep_frame *fast)
+{
+	char hex[2][2 * LOCKSTEP_FRAME_MAX + 1];
+	unsigned int at = 0;
+
+	for (; at < plain->len && at < fast->len && plain->data[at] == fast->data[at]; at++)
+		;
+	for (unsigned int side = 0; side < 2; side++) {
+		const struct lockstep_frame *f = side ? fast : plain;
+
+		hex[side][0] = 0;
+		for (unsigned int i = 0; i < f->len; i++)
+			snprintf(hex[side] + 2 * i, 3, "%02x", f->data[i]);
+	}
+	snprintf(l->why, sizeof(l->why),
+		 "link %s: a packet differs from byte %u on:\n  without it %s\n  with it    %s",
+		 l->plain.plan->links[link].name, at, hex[0], hex[1]);
+}
+
 static bool same_packets(struct lockstep *l, unsigned int link)
 {
 	const struct lockstep_wire *a = &l->plain.wires[link], *b = &l->fast.wires[link];
@@ -208,8 +228,7 @@ static bool same_packets(struct lockstep *l, unsigned int link)
 	for (unsigned int i = 0; i < a->n; i++) {
 		if (x[i]->len == y[i]->len && !memcmp(x[i]->data, y[i]->data, x[i]->len))
 			continue;
-		snprintf(l->why, sizeof(l->why), "link %s: packet %u of a flow-wise order differs",
-			 l->plain.plan->links[link].name, i);
+		say_difference(l, link, x[i], y[i]);
 		return false;
 	}
 	return true;

@@ -32,7 +32,7 @@ struct lockstep_side {
 
 struct lockstep {
 	struct lockstep_side plain, fast;
-	char why[160];
+	char why[4 * LOCKSTEP_FRAME_MAX + 160];
 };
 
 /*
