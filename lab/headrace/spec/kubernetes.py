@@ -24,7 +24,8 @@ class Kubernetes(Spec):
     virtual functions that a device plugin calls `resource` (with `claim`, a device class: a driver
     of dynamic resource allocation does), or `devices` of the nodes that pods are given, by
     container and interface (`nat/up: eth2`); the study's own network unless given. Points go to
-    `nodes` in turn, all that are ready unless given; `place` says where single pods go. `registry`
+    `nodes` in turn, all that are ready unless given; `node_selector` leaves those out that lack one
+    of its labels; `place` says where single pods go. `registry`
     stands before the names of images. `cpus`: of each engine's pod, exclusive where the kubelet's
     CPU manager is static; 0: none of its own. `pod_cpus`: of single pods (tester, vnf1, vnf2, ...).
     `link`: what joins engines' pods; `privileged`: whether these have all rights, so that what
@@ -39,6 +40,7 @@ class Kubernetes(Spec):
     claim: str | None = None
     devices: dict[str, Device] = Field(default_factory=dict)
     nodes: Annotated[tuple[NodeName, ...], BeforeValidator(listed)] = ()
+    node_selector: dict[str, str] = Field(default_factory=dict)
     place: dict[str, NodeName] = Field(default_factory=dict)
     registry: str | None = None
     agent: str | None = None

@@ -38,7 +38,9 @@ class ClusterNodes:
         return [
             node
             for node in self.cluster.nodes()
-            if not node["spec"].get("unschedulable") and _is_ready(node)
+            if not node["spec"].get("unschedulable")
+            and _is_ready(node)
+            and self._given.node_selector.items() <= node["metadata"].get("labels", {}).items()
         ]
 
     @property
@@ -54,7 +56,13 @@ class ClusterNodes:
             raise bad_value("ground.kubernetes.nodes", unknown[0], allowed=allowed)
         if not nodes:
             beside = "" if apart is None else f" beside {apart}"
-            raise HeadraceError(f"Kubernetes: {self.cluster.server}: no node{beside} is ready")
+            labels = ", ".join(
+                f"{key}: {value}" for key, value in self._given.node_selector.items()
+            )
+            having = f" with the labels {{{labels}}}" if labels else ""
+            raise HeadraceError(
+                f"Kubernetes: {self.cluster.server}: no node{having}{beside} is ready"
+            )
         return nodes[number % len(nodes)]
 
     def has(self, node: str) -> str:

@@ -25,7 +25,7 @@ class Listed:
     def nodes(self) -> list[dict[str, Any]]:
         return [
             {
-                "metadata": {"name": name},
+                "metadata": {"name": name, "labels": {"rack": name, "pages": pages}},
                 "spec": {},
                 "status": {
                     "nodeInfo": {},
@@ -58,6 +58,19 @@ def test_a_tester_that_is_apart_has_its_node_to_itself() -> None:
     assert nodes(three, nodes="b").of(7, "b") == "b"
     with pytest.raises(HeadraceError, match="no node beside a is ready"):
         nodes(Listed(a="0")).of(0, "a")
+
+
+def test_nodes_without_a_label_take_no_pods() -> None:
+    three = Listed(a="0", b="1280Mi", c="1280Mi")
+    here = nodes(three, node_selector={"pages": "1280Mi"})
+    assert [here.of(i) for i in range(3)] == ["b", "c", "b"]
+    with pytest.raises(BadInput, match=r"kubernetes\.place: got 'a'; allowed: b, c"):
+        here.has("a")
+    assert nodes(three, node_selector={"pages": "1280Mi", "rack": "c"}).of(5) == "c"
+    with pytest.raises(
+        HeadraceError, match=r"no node with the labels {rack: z, pages: 0} is ready"
+    ):
+        nodes(three, node_selector={"rack": "z", "pages": "0"}).of(0)
 
 
 def test_a_place_that_is_no_node_is_named() -> None:
