@@ -7,12 +7,36 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <rte_hash_crc.h>
+
 static void must(bool ok, const char *what)
 {
 	if (ok)
 		return;
 	fprintf(stderr, "lockstep: %s\n", what);
 	abort();
+}
+
+/* Of a frame: what is one flow's. */
+struct tuple {
+	uint8_t family[4], proto[3]; /* with the fragment's offset: a tuple is none of tagged ones and fragments */
+	uint8_t ends[36];            /* addresses and ports */
+};
+
+static struct tuple tuple_of(const uint8_t *data)
+{
+	bool v6 = data[12] == 0x86;
+	struct tuple t = {0};
+
+	memcpy(t.family, data + 12, v6 ? 3 : 4);
+	if (v6) {
+		t.proto[0] = data[20];
+	} else {
+		memcpy(t.proto, data + 20, 2);
+		t.proto[2] = data[23];
+	}
+	memcpy(t.ends, data + (v6 ? 22 : 26), v6 ? 36 : 12);
+	return t;
 }
 
 static uint16_t mem_rx(struct link_rxq *q, struct rte_mbuf **pkts, uint16_t n)
@@ -22,10 +46,13 @@ static uint16_t mem_rx(struct link_rxq *q, struct rte_mbuf **pkts, uint16_t n)
 
 	while (got < n && got < wire->n) {
 		struct rte_mbuf *m = rte_pktmbuf_alloc(q->link->pool);
+		struct tuple tuple;
 
 		must(m, "no mbuf");
 		memcpy(rte_pktmbuf_append(m, wire->frames[got].len), wire->frames[got].data,
 		       wire->frames[got].len);
+		tuple = tuple_of(wire->frames[got].data);
+		m->hash.usr = rte_hash_crc(&tuple, sizeof(tuple), 1);
 		pkts[got++] = m;
 	}
 	memmove(wire->frames, wire->frames + got, (wire->n - got) * sizeof(wire->frames[0]));
@@ -44,6 +71,7 @@ static uint16_t mem_tx(struct link_txq *q, uint16_t dest, struct rte_mbuf **pkts
 		must(wire->n < LOCKSTEP_LEFT_MAX, "too many packets left at once");
 		f = &wire->frames[wire->n++];
 		f->len = (uint16_t)rte_pktmbuf_pkt_len(pkts[i]);
+		f->flow = pkts[i]->hash.usr;
 		must(rte_pktmbuf_data_len(pkts[i]) == f->len && f->len <= LOCKSTEP_FRAME_MAX,
 		     "a packet that left is too long");
 		memset(f->data, 0, 64); /* what is compared of short ones */
@@ -144,9 +172,13 @@ void lockstep_close(struct lockstep *l)
 
 static void put(struct lockstep_wire *wire, const void *data, uint32_t len)
 {
+	struct lockstep_frame *f = &wire->frames[wire->n];
+
 	must(wire->n < LOCKSTEP_LEFT_MAX && len <= LOCKSTEP_FRAME_MAX, "no room for a packet");
-	wire->frames[wire->n].len = (uint16_t)len;
-	memcpy(wire->frames[wire->n++].data, data, len);
+	wire->n++;
+	f->len = (uint16_t)len;
+	memset(f->data, 0, 64); /* what is looked at of short ones */
+	memcpy(f->data, data, len);
 }
 
 void lockstep_put(struct lockstep *l, unsigned int link, const void *data, uint32_t len)
@@ -178,19 +210,14 @@ int lockstep_change(struct lockstep *l, const char *nf, const char *op)
 	return rc;
 }
 
-/* What has the same 5-tuple, behind what is shorter than one; each in its order. */
+/* Of two that leave: by their tuples as they leave, then as they came; what is of one flow in its order. */
 static int by_flow(const void *a, const void *b)
 {
 	const struct lockstep_frame *const *x = a, *const *y = b;
-	const uint8_t *p = (*x)->data, *q = (*y)->data;
-	bool v6 = p[12] == 0x86;
-	unsigned int addrs = v6 ? 22 : 26, bytes = v6 ? 36 : 12;
-	int order = memcmp(p + 12, q + 12, v6 ? 3 : 4);
+	struct tuple p = tuple_of((*x)->data), q = tuple_of((*y)->data);
+	int order = memcmp(&p, &q, sizeof(p));
 
-	/* A tuple is one only of packets that are neither tagged nor fragments. */
-	order = order ? order : v6 ? p[20] - q[20] : memcmp(p + 20, q + 20, 2);
-	order = order || v6 ? order : p[23] - q[23];
-	order = order ? order : memcmp(p + addrs, q + addrs, bytes);
+	order = order ? order : ((*x)->flow > (*y)->flow) - ((*x)->flow < (*y)->flow);
 	return order ? order : (*x > *y) - (*x < *y);
 }
 

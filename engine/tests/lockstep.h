@@ -6,6 +6,7 @@
 /*
  * One chain twice, in lockstep on one clock: with the fast path and without. Links are memory; what
  * leaves must be the same packets, in the same order within a flow, and be counted at the same functions.
+ * A flow is one as it came: what a nat makes of two may leave with one tuple, in whatever order.
  * What cannot be an input's fault ends the program.
  */
 
@@ -14,6 +15,7 @@
 
 struct lockstep_frame {
 	uint16_t len;
+	uint32_t flow; /* of what leaves: a hash of its tuple as it came */
 	uint8_t data[LOCKSTEP_FRAME_MAX];
 };
 
