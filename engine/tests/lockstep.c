@@ -17,9 +17,9 @@ static void must(bool ok, const char *what)
 	abort();
 }
 
-/* Of a frame: what is one flow's. */
+/* What of a frame is one flow's. A tuple is one only of packets that are neither tagged nor fragments. */
 struct tuple {
-	uint8_t family[4], proto[3]; /* with the fragment's offset: a tuple is none of tagged ones and fragments */
+	uint8_t family[4], proto[3]; /* this with the fragment's offset */
 	uint8_t ends[36];            /* addresses and ports */
 };
 
