@@ -152,4 +152,3 @@ static inline uint16_t csum_update16(uint16_t csum, uint16_t old_word, uint16_t 
 	sum = (sum & 0xffff) + (sum >> 16);
 	return (uint16_t)~sum;
 }
-

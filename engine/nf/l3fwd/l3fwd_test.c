@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <cmocka.h>
 
@@ -400,25 +401,63 @@ static void test_bad_input(void **state)
 	refused_file("10.0.0.0/8 0 7\n", "1", "more than");
 	refused_file("10.0.0.0/8 1\n", "1", "there are 0 to 0");
 	refused_file("10.0.0.0/8\n::/0\n10.0.0.0/8\n", "3", "");
+	refused_file("10.0.0.0/8 99999999999999999999\n", "1", "there are 0 to 0");
+}
+
+static void test_long_line(void **state)
+{
+	char line[700];
+
+	(void)state;
+	memset(line, 'x', sizeof(line) - 1);
+	line[sizeof(line) - 1] = 0;
+	refused_file(line, "1", "line of more than");
+}
+
+static void write_gz(char *name, const char *text)
+{
+	gzFile f = gzdopen(mkstemp(strcpy(name, "/tmp/headrace-l3fwd-XXXXXX")), "wb");
+
+	assert_int_equal(gzwrite(f, text, (unsigned int)strlen(text)), strlen(text));
+	gzclose(f);
+}
+
+/* It would read as a shorter table. */
+static void test_truncated_gzip(void **state)
+{
+	char *text = malloc(20 * 5000), *p = text, name[64], params[1024];
+
+	(void)state;
+	for (int i = 0; i < 5000; i++)
+		p += sprintf(p, "10.%d.%d.1 %d\n", i / 256, i % 256, i * 7919 % 3);
+	write_gz(name, text);
+	assert_int_equal(truncate(name, 5000), 0);
+	snprintf(params, sizeof(params), "{" NEXT_HOPS ", \"routes_file\": \"%s\"}", name);
+	refused(params, name, "damaged or truncated");
+	unlink(name);
+	free(text);
 }
 
 static void test_file(void **state)
 {
+	static void (*const writes[])(char *name, const char *text) = {write_file, write_gz};
 	char name[64], params[1024];
 	struct harness *h;
 
 	(void)state;
-	write_file(name, "# two families, round-robin\n10.0.0.0/8\n11.0.0.0/8 # second\n\n12.0.0.0/8\n"
-			 "::/0\n13.0.0.0/8 2\n");
-	snprintf(params, sizeof(params), "{" NEXT_HOPS ", \"routes_file\": \"%s\"}", name);
-	h = make(params);
-	assert_int_equal(edge_to(h, "10.0.0.1"), 0);
-	assert_int_equal(edge_to(h, "11.0.0.1"), 1);
-	assert_int_equal(edge_to(h, "12.0.0.1"), 2);
-	assert_int_equal(edge_to(h, "2001:db8::1"), 0);
-	assert_int_equal(edge_to(h, "13.0.0.1"), 2);
-	harness_free(h);
-	unlink(name);
+	for (size_t i = 0; i < RTE_DIM(writes); i++) {
+		writes[i](name, "# two families, round-robin\n10.0.0.0/8\n11.0.0.0/8 # second\n\n"
+				"12.0.0.0/8\n::/0\n13.0.0.0/8 2\n");
+		snprintf(params, sizeof(params), "{" NEXT_HOPS ", \"routes_file\": \"%s\"}", name);
+		h = make(params);
+		assert_int_equal(edge_to(h, "10.0.0.1"), 0);
+		assert_int_equal(edge_to(h, "11.0.0.1"), 1);
+		assert_int_equal(edge_to(h, "12.0.0.1"), 2);
+		assert_int_equal(edge_to(h, "2001:db8::1"), 0);
+		assert_int_equal(edge_to(h, "13.0.0.1"), 2);
+		harness_free(h);
+		unlink(name);
+	}
 }
 
 /* Random routes against the longest match found by looking at every one. */
@@ -530,6 +569,8 @@ int main(void)
 		cmocka_unit_test(test_ranges),
 		cmocka_unit_test(test_update),		 cmocka_unit_test(test_bad_input),
 		cmocka_unit_test(test_nul_in_a_file),
+		cmocka_unit_test(test_long_line),
+		cmocka_unit_test(test_truncated_gzip),
 		cmocka_unit_test(test_file),		 cmocka_unit_test(test_model),
 		cmocka_unit_test(test_zoo),
 	};

@@ -163,13 +163,26 @@ static int read_line(struct loader *l, char *line, const char *place, struct err
 	return add(l, &ip, nh, (uint32_t)params(l)->routes.count + l->line, place, err);
 }
 
+/* A truncated gzip file would otherwise read as a shorter table, or its last line as a wrong one. */
+static int whole(const struct loader *l, gzFile gz, const char *file, struct err *err)
+{
+	int code;
+
+	gzerror(gz, &code);
+	if (code != Z_OK && code != Z_STREAM_END)
+		return err_set(err, EINVAL, file, "damaged or truncated after line %u", l->line);
+	return 0;
+}
+
 static int read_gz(struct loader *l, gzFile gz, const char *file, struct err *err)
 {
 	char line[LINE_BYTES], place[192];
 	z_off_t at = 0, len;
-	int rc = 0, code;
+	int rc = 0;
 
 	while (!rc && gzgets(gz, line, sizeof(line))) {
+		if (!strchr(line, '\n') && whole(l, gz, file, err))
+			return -EINVAL;
 		len = gztell(gz) - at;
 		at += len;
 		l->line++;
@@ -181,13 +194,7 @@ static int read_gz(struct loader *l, gzFile gz, const char *file, struct err *er
 			return err_set(err, EINVAL, place, "a NUL byte: route files are text");
 		rc = read_line(l, line, place, err);
 	}
-	if (rc)
-		return rc;
-	/* A truncated gzip file would otherwise read as a shorter table. */
-	gzerror(gz, &code);
-	if (code != Z_OK && code != Z_STREAM_END)
-		return err_set(err, EINVAL, file, "damaged or truncated after line %u", l->line);
-	return 0;
+	return rc ? rc : whole(l, gz, file, err);
 }
 
 static int read_file(struct loader *l, struct err *err)
