@@ -233,13 +233,18 @@ static void pair_workers(struct engine *e)
 
 int engine_launch(struct engine *e, struct err *err)
 {
+	unsigned int n = e->idle ? 0 : e->n_workers;
+	int rc = 0;
+
 	pair_workers(e);
 	e->runs_since = rte_rdtsc();
-	for (unsigned int i = 0; i < e->n_workers && !e->idle; i++)
-		if (e->workers[i].n_replicas && !worker_go_on(&e->workers[i]))
-			return err_set(err, EBUSY, "segments", "lcore of CPU %u does not start",
-				       e->workers[i].cpu);
-	for (unsigned int i = 0; i < e->n_workers && !e->idle; i++) {
+	for (unsigned int i = 0; i < n; i++)
+		if (e->workers[i].n_replicas && !worker_go_on(&e->workers[i])) {
+			rc = err_set(err, EBUSY, "segments", "lcore of CPU %u does not start",
+				     e->workers[i].cpu);
+			n = i; /* those before it run, and will have to be ended */
+		}
+	for (unsigned int i = 0; i < n; i++) {
 		struct worker *w = &e->workers[i];
 
 		if (w->n_replicas)
@@ -247,7 +252,7 @@ int engine_launch(struct engine *e, struct err *err)
 		else if (atomic_load(&w->hold))
 			worker_join(w);
 	}
-	return 0;
+	return rc;
 }
 
 static int check_waits(struct engine *e, struct err *err)
