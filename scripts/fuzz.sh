@@ -24,10 +24,6 @@ shift || true
 build=build-fuzz
 corpora=${FUZZ_CORPUS:-$build/corpus}
 
-# Answers to what left show a difference of the fast path's way back that is not explained yet, twice in some
-# three million inputs (docs/design/security.md): they are for runs that look for it.
-[ "$seconds" -lt 60 ] || export HEADRACE_FUZZ_ANSWERS=1
-
 # New inputs are written to memory, and kept at the end: to make a file takes a file system longer than to run
 # most inputs, of which thousands are new at first.
 new=$(mktemp -d -p "$([ -w /dev/shm ] && echo /dev/shm || echo "${TMPDIR:-/tmp}")" headrace-fuzz-XXXXXX)

@@ -64,7 +64,6 @@ struct play {
 static struct rte_mempool *pool;
 static struct lockstep *both;
 static uint64_t small_steps, inputs, changed_at;
-static bool answers; /* to what left: HEADRACE_FUZZ_ANSWERS */
 
 static void keep_one(struct play *p)
 {
@@ -241,7 +240,7 @@ static void play(struct play *p)
 		default:
 			poll_both(p);
 			p->link = op / STEPS & 1 ? LOCKSTEP_BACK : LOCKSTEP_IN;
-			if (answers && op / STEPS & 2)
+			if (op / STEPS & 2)
 				put_answer(p);
 		}
 	}
@@ -271,7 +270,6 @@ static void start(void)
 {
 	if (test_eal_start("512") < 0)
 		abort();
-	answers = getenv("HEADRACE_FUZZ_ANSWERS");
 	fuzz_tsc = rte_rdtsc(); /* from here on it moves as the inputs say */
 	pool = rte_pktmbuf_pool_create("fuzz", 4095, 256, 0, RTE_PKTMBUF_HEADROOM + 512, SOCKET_ID_ANY);
 	if (!pool)
