@@ -196,6 +196,26 @@ def _all_came(reading: dict[str, Any]) -> None:
     assert (sink["lost"], sink["reordered"], sink["duplicated"]) == (0, 0, 0)
 
 
+def _as_if_nothing_changed(
+    changes: Changes, began: float, sources: dict[str, Any], still_s: float, flows: int
+) -> None:
+    """Traffic that came since `began` ends, and comes again for `still_s` without a change."""
+    took = time.monotonic() - began
+    changed = _ended(changes.engine)
+    changes.engine.call("start", sources=sources)
+    time.sleep(min(took, still_s))
+    still = _ended(changes.engine)
+    for one in (changed, still):
+        _all_came(one)
+    # With the sessions that it began with.
+    begun = {name: _counters(still, name, counter) for name, counter in BEGUN.items()}
+    assert begun == dict.fromkeys(BEGUN, flows)
+    assert not any(nf_imbalance(still).values())
+    print(f"{took:.1f} s of changes, {changed['links']['gen']['sent']} packets")
+    print(changes.say())
+    print(f"p99.9: {_p999_us(changed):.0f} us, and {_p999_us(still):.0f} without changes")
+
+
 @pytest.mark.parametrize("elastic", [0, 2], ids=["one-replica", "elastic"])
 def test_functions_change_segments_and_nothing_is_lost(
     start_engine: Callable[..., Engine], cpus: list[int], elastic: int
@@ -219,22 +239,8 @@ def test_functions_change_segments_and_nothing_is_lost(
         engine.wait_for(
             lambda: engine.read()["links"]["gen"]["sent"] > PACKETS, "traffic", seconds=120
         )
-        took = time.monotonic() - began
-        reading = _ended(engine)
-        # The same without a change.
-        engine.call("start", sources=sources)
-        time.sleep(min(took, 20) if CHANGES > SOME else 1)
-        still = _ended(engine)
-    for one in (reading, still):
-        _all_came(one)
-    # With the sessions that it began with.
-    begun = {name: _counters(still, name, counter) for name, counter in BEGUN.items()}
-    assert begun == dict.fromkeys(BEGUN, FLOWS)
-    assert not any(nf_imbalance(still).values())
+        _as_if_nothing_changed(changes, began, sources, 20 if CHANGES > SOME else 1, FLOWS)
     assert changes.made["partition"] > CHANGES // 6
-    print(f"{CHANGES} changes in {took:.1f} s, {reading['links']['gen']['sent']} packets")
-    print(changes.say())
-    print(f"p99.9: {_p999_us(reading):.0f} us, and {_p999_us(still):.0f} without changes")
 
 
 @pytest.mark.slow
@@ -253,19 +259,7 @@ def test_a_million_flows_change_segments(
         began = time.monotonic()
         for _ in range(MANY_CHANGES):
             changes.one()
-        took = time.monotonic() - began
-        changed = _ended(engine)
-        engine.call("start", sources=sources)
-        time.sleep(min(took, 20))
-        still = _ended(engine)
-    for one in (changed, still):
-        _all_came(one)
-    begun = {name: _counters(still, name, counter) for name, counter in BEGUN.items()}
-    assert begun == dict.fromkeys(BEGUN, MANY)
-    assert not any(nf_imbalance(still).values())
-    print(f"{MANY_CHANGES} changes in {took:.1f} s, {changed['links']['gen']['sent']} packets")
-    print(changes.say())
-    print(f"p99.9: {_p999_us(changed):.0f} us, and {_p999_us(still):.0f} without changes")
+        _as_if_nothing_changed(changes, began, sources, 20, MANY)
 
 
 def test_what_cannot_be_is_named(start_engine: Callable[..., Engine], cpus: list[int]) -> None:
