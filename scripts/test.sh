@@ -78,7 +78,7 @@ if [[ " ${failed[*]} " == *" pytest"* ]]; then
 	echo "== what failed of pytest"
 	grep -ahE '^(FAILED|ERROR) ' .setup/test-pytest*.log | cut -c 1-400 | sort -u | head -n 40
 fi
-if [[ " ${failed[*]} " == *" fuzz"* ]]; then
+if [[ " ${failed[*]} " == *" fuzz"* && -s build-fuzz/failed ]]; then
 	echo "== what failed of fuzz"
 	while read -r name; do
 		echo "$name"
