@@ -18,15 +18,15 @@ check() {
 mapfile -t c_files < <(git ls-files '*.c' '*.h')
 
 if [ $fix = 1 ]; then
-	$bin/ruff format lab tests scripts
-	$bin/ruff check --fix lab tests scripts
+	$bin/ruff format lab tests scripts studies
+	$bin/ruff check --fix lab tests scripts studies
 	# C only where it was changed since the last commit: clang-format knows less of tables than we do.
 	mapfile -t c_files < <(git diff --name-only --diff-filter=d HEAD -- '*.c' '*.h')
 	[ ${#c_files[@]} = 0 ] || $bin/python scripts/c_style.py --fix "${c_files[@]}"
 	exit
 fi
-check ruff $bin/ruff check lab tests scripts
-check ruff-format $bin/ruff format --check lab tests scripts
+check ruff $bin/ruff check lab tests scripts studies
+check ruff-format $bin/ruff format --check lab tests scripts studies
 check mypy $bin/mypy
 check c-style $bin/python scripts/c_style.py "${c_files[@]}"
 check codespell $bin/codespell --config .codespellrc

@@ -20,7 +20,6 @@ from headrace.host.programs import shipped
 from headrace.layout.placing import lcores_of, loads_of
 from headrace.profile.placeable import Placeable, PlacementWish
 from headrace.spec import document
-from headrace.spec.server_file import with_costs
 from headrace.spec.placement import (
     ChainLoads,
     ChosenPlacement,
@@ -28,6 +27,7 @@ from headrace.spec.placement import (
     ChosenWay,
     PlacementProblem,
 )
+from headrace.spec.server_file import with_costs
 from headrace.spec.study import expand
 
 Nodes = list[dict[str, Any]]

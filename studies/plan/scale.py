@@ -22,8 +22,8 @@ from headrace.layout import check_placement
 from headrace.layout.provable import Placing
 from headrace.profile.placeable import Placeable, PlacementWish
 from headrace.spec import document
-from headrace.spec.server_file import with_costs
 from headrace.spec.placement import PlacementAim, PlacementProblem
+from headrace.spec.server_file import with_costs
 from headrace.spec.study import expand
 
 SERVER = """
