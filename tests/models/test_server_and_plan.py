@@ -180,7 +180,9 @@ def test_a_plan_that_is_verified(planned: tuple[Path, ChainPlan]) -> None:
     for one in made.layouts:
         assert [f for s in one.segments for f in s.functions] == ["l3fwd", "monitor"]
         assert one.measured_pps and one.measured_pps > 0
-        assert one.paced_pps and made.reference is not None
+        assert made.reference is not None and one.elsewhere == (one.paced_pps is None)
+        if one.paced_pps is None:
+            continue
         # The pace is of the same rounds: what it makes of a rate lies among the rounds' own.
         low = one.measured_min_pps * made.reference.then_pps / made.reference.now_max_pps
         high = one.measured_max_pps * made.reference.then_pps / made.reference.now_min_pps

@@ -47,7 +47,8 @@ class Verified:
     slices: list[DelaySlice] = field(default_factory=list)
     whole_p99s_s: list[float] = field(default_factory=list)
     samples: list[PointSample] = field(default_factory=list)
-    paced_pps: float | None = None  # at the pace of when costs were taken
+    # At the pace of when costs were taken; None: nothing tells it.
+    paced_pps: float | None = None
     # No round had its lcores, and the reference's, where they were when costs were taken: it is
     # held against no prediction of that machine.
     elsewhere: bool = False
@@ -65,12 +66,13 @@ class Verified:
         slices = [one for one in self.slices if one.quiet]
         return slices if len(slices) >= _QUIET_LEAST else []
 
-    def over(self, other: Verified) -> float:
+    def over(self, other: Verified) -> float | None:
         """Round by round: a machine's moods last longer than a round, but not as long as all. By
-        the rounds in which lcores were where they were when costs were taken, if there is one."""
-        both = list(zip(self.rates, other.rates, self.same, other.same, strict=True))
-        rounds = [(a, b) for a, b, ours, theirs in both if ours and theirs]
-        return median(a / b for a, b in rounds or [(a, b) for a, b, *_ in both])
+        the rounds in which both had lcores where they were when costs were taken; None: neither's
+        rate over the other's is of that state."""
+        both = zip(self.rates, other.rates, self.same, other.same, strict=True)
+        ratios = [a / b for a, b, ours, theirs in both if ours and theirs]
+        return median(ratios) if ratios else None
 
 
 def verify(
@@ -96,11 +98,10 @@ def verify(
             "note: in some rounds the hypervisor had lcores elsewhere than when costs were taken; "
             "a layout that has no other round is held against no prediction"
         )
-    if reference is not None:
-        for each in every:
-            each.paced_pps = reference.then_pps * each.over(beside)
     for each in every:
         each.elsewhere = not _comparable(each, beside, reference)
+        if reference is not None and (ratio := each.over(beside)) is not None:
+            each.paced_pps = reference.then_pps * ratio
     return every, beside
 
 

@@ -35,7 +35,8 @@ class LayoutPlan(Spec):
     measured_pps: float | None = None
     measured_min_pps: float | None = None
     measured_max_pps: float | None = None
-    # What was measured, at the pace that the machine had when costs were taken: by the reference.
+    # What was measured, at the pace that the machine had when costs were taken: by the reference;
+    # None: nothing tells it, as where lcores were elsewhere.
     paced_pps: float | None = None
     # A hypervisor had the lcores elsewhere than when costs were taken, in all of its rounds: what
     # was measured is another machine's, and the prediction is not held against it.
