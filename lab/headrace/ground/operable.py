@@ -110,6 +110,10 @@ class ElasticModel(Protocol):
     def change_s(self) -> float:
         """Seconds until a new lcore works, and has the buckets that an even spread gives it."""
 
+    @property
+    def bucket_s(self) -> float:
+        """Seconds of two lcores that a move of a bucket takes."""
+
     def carries_pps(self, lcores: int) -> float:
         """What each of so many carries at most."""
 

@@ -28,8 +28,11 @@ class PricedElastic(LinedElastic):
     @property
     def change_s(self) -> float:
         """An even spread gives the last of n lcores an nth of the buckets: at most half of them."""
-        moving = float(self.moving_s(self.flows / self.buckets)) / self.costs.share
-        return self.costs.start + moving * self.buckets / 2
+        return self.costs.start + self.bucket_s / self.costs.share * self.buckets / 2
+
+    @property
+    def bucket_s(self) -> float:
+        return float(self.moving_s(self.flows / self.buckets))
 
     def moving_s(self, flows: float | Numbers) -> float | Numbers:
         """A bucket of so many."""

@@ -56,7 +56,14 @@ def _spare(
 
 def most_share(assignment: Assignment, packets: Numbers) -> float:
     """The share of the packets that the busiest lcore would have."""
+    return float(shares(assignment, packets, max(assignment.lcores) + 1).max())
+
+
+def shares(assignment: Assignment, packets: Numbers, most: int) -> Numbers:
+    """The shares of the packets that each of so many lcores has; even, while there were none."""
     total = float(packets.sum())
     if total <= 0:
-        return 1 / len(assignment.lcores)
-    return max(float(packets[assignment.owners == one].sum()) for one in assignment.lcores) / total
+        none: Numbers = np.isin(np.arange(most), assignment.lcores) / len(assignment.lcores)
+        return none
+    each: Numbers = np.bincount(assignment.owners, weights=packets, minlength=most) / total
+    return each

@@ -2,8 +2,9 @@
 """headrace's own policy: as many lcores as the model says that the load of the next moments needs.
 
 The load is smoothed with its trend, and looked at as far ahead as a change takes. More lcores come
-at once; fewer only when all that was expected in the last second fits them with room to spare, so
-that a steady load never makes it go back and forth. What packets cost more than the model says is
+at once; fewer only when all that was expected for a second fits them with room to spare, so that a
+steady load never makes it go back and forth. Buckets go in parts for which lcores have time beside
+their packets, unless they have too many already. What packets cost more than the model says is
 learned from how busy lcores are.
 """
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from headrace.ground.operable import Assignment, PlantTelemetry
 from headrace.measure.operate.evened import chosen, even, most_share
+from headrace.measure.operate.metered import MeteredSteps
 from headrace.measure.operate.policy import PlantSituation, Sizing, WantedStep
 from headrace.measure.operate.static import EVEN
 
@@ -43,11 +45,15 @@ class HeadracePolicy:
     _expected: deque[tuple[float, float]] = field(default_factory=deque)  # for how long, pps
     _held_s: float = 0.0  # of these
     _spread_at: float = -math.inf
+    _metered: MeteredSteps = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._metered = MeteredSteps(self.sizing, self.interval_s)
 
     def begin(self) -> int:
         self._level = self.first_pps
         self._variance = self.first_pps / self.interval_s  # of a count of packets at random
-        return self.sizing.needed(self._high(), EVEN)
+        return self.sizing.needed(self._high(1), EVEN)
 
     @property
     def dearer(self) -> float:
@@ -58,12 +64,19 @@ class HeadracePolicy:
         seen = situation.seen
         self._follow(seen)
         self._learn(seen)
-        high = self._high()
-        self._expect(seen, high)
-        used = len(situation.now.lcores)
+        target = self._metered.target
+        used = len((target or situation.now).lcores)
+        high = self._high(used)
         more = self.sizing.needed(high, self._uneven, self.dearer)
         if more > used:
+            self._expected.clear()  # they are not given up again for what was expected before
+            self._held_s = 0.0
+        self._expect(seen, self._high(max(1, used - 1)))
+        if more > used:
             return self._resized(situation, more, f"{high / 1e6:.3g} Mpps are expected")
+        if target is not None:
+            part = self._metered.further(situation, self._level, self.dearer)
+            return None if part is None else WantedStep(part, "", goes_on=True)
         if not seen.settled:
             return None
         most = max(high for _, high in self._expected)
@@ -74,7 +87,8 @@ class HeadracePolicy:
         return self._spread(situation)
 
     def _expect(self, seen: PlantTelemetry, high: float) -> None:
-        """What is expected at each moment of the last second: looks may be late."""
+        """What one lcore fewer would have to be asked for, at each moment of the last second:
+        looks may be late."""
         self._expected.append((seen.seconds, high))
         self._held_s += seen.seconds
         while self._held_s - self._expected[0][0] >= _HOLD_S - self.interval_s / 2:
@@ -94,8 +108,9 @@ class HeadracePolicy:
         self._level += self._trend + _LEVEL * off
         self._trend += _TREND * (self._level - before - self._trend)
 
-    def _high(self) -> float:
-        ahead = self.sizing.model.change_s / self.interval_s + 2
+    def _high(self, lcores: int) -> float:
+        """What comes at most until a change of so many lcores is through."""
+        ahead = self._metered.through_s(lcores) / self.interval_s + 2
         risen = max(0.0, self._trend) * ahead
         return max(0.0, self._level + risen + _SIGMAS * math.sqrt(self._variance))
 
@@ -107,7 +122,7 @@ class HeadracePolicy:
     def _learn(self, seen: PlantTelemetry) -> None:
         """What lcores were busy for is held against what the model says of their packets; time that
         moves took would be learned as packets'."""
-        if not seen.settled:
+        if not seen.settled or self._metered.target is not None:
             return
         model, count = self.sizing.model, seen.lcores
         done = seen.done[seen.on] / seen.seconds
@@ -122,13 +137,13 @@ class HeadracePolicy:
 
     def _resized(self, situation: PlantSituation, count: int, why: str) -> WantedStep | None:
         lcores = chosen(situation.now.lcores, count, self.sizing.model.most)
-        if lcores == situation.now.lcores:
+        if lcores == situation.now.lcores and self._metered.target is None:
             return None
         packets = situation.packets()
         assignment = even(situation.now, lcores, packets)
         self._uneven = max(1.0, most_share(assignment, packets) * count)
         self._spread_at = situation.seen.begin_s
-        return self._wanted(assignment, most_share(assignment, packets), why)
+        return self._wanted(situation, assignment, most_share(assignment, packets), why)
 
     def _spread(self, situation: PlantSituation) -> WantedStep | None:
         """The same lcores, with buckets of the busiest ones on others."""
@@ -142,11 +157,16 @@ class HeadracePolicy:
         if share > _BETTER * most_share(situation.now, packets):
             return None
         uneven, self._uneven = self._uneven, max(1.0, share * len(assignment.lcores))
-        return self._wanted(assignment, share, f"the busiest has {uneven:.2f} of an equal share")
+        return self._wanted(
+            situation, assignment, share, f"the busiest has {uneven:.2f} of an equal share"
+        )
 
-    def _wanted(self, assignment: Assignment, share: float, why: str) -> WantedStep:
+    def _wanted(
+        self, situation: PlantSituation, assignment: Assignment, share: float, why: str
+    ) -> WantedStep:
         model, count = self.sizing.model, len(assignment.lcores)
         pps = self._level * share
         p99 = model.p99_s(count, pps, self.dearer)
         busy = float(model.busy(count, np.array([pps * self.dearer]))[0])
-        return WantedStep(assignment, why, busy, p99 if np.isfinite(p99) else None)
+        first = self._metered.begin(situation, assignment, self._level, self.dearer)
+        return WantedStep(first, why, busy, p99 if np.isfinite(p99) else None, lcores=count)

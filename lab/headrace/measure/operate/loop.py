@@ -58,7 +58,11 @@ def operate(
         now = plant.assignment
         wanted = policy.decide(PlantSituation(seen, now, plant.packets))
         if wanted is not None and not plant.ended:
-            tally.step(seen, len(now.lcores), plant.act(wanted.assignment), wanted)
+            moved = plant.act(wanted.assignment)
+            if wanted.goes_on:
+                tally.goes_on(moved)
+            else:
+                tally.step(seen, len(now.lcores), moved, wanted)
         if seen.begin_s - told >= _SAID_EVERY_S:
             told = seen.begin_s
             say(f"  {name}: {told:.0f} s, {seen.lcores} lcores, {tally.broken} windows broken")
@@ -154,13 +158,19 @@ class Tally:
             Decision(
                 at_s=seen.begin_s + seen.seconds,
                 lcores_before=before,
-                lcores_after=len(wanted.assignment.lcores),
+                lcores_after=wanted.lcores or len(wanted.assignment.lcores),
                 moved=moved,
                 why=wanted.why,
                 expected_busy=wanted.busy,
                 expected_p99_ns=None if wanted.p99_s is None else wanted.p99_s * 1e9,
             )
         )
+
+    def goes_on(self, moved: int) -> None:
+        """A further part of the last step."""
+        self._open, self._settled = True, False
+        last = self.decisions[-1]
+        self.decisions[-1] = last.model_copy(update={"moved": last.moved + moved})
 
     def course(self) -> list[CoursePoint]:
         if self._stretch:

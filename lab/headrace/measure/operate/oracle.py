@@ -8,10 +8,11 @@ gives up one that it will not need again sooner than it takes to give it up and 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace.ground.operable import Foresight
 from headrace.measure.operate.evened import chosen, even
+from headrace.measure.operate.metered import MeteredSteps
 from headrace.measure.operate.policy import PlantSituation, Sizing, WantedStep
 from headrace.measure.operate.static import EVEN
 
@@ -25,13 +26,16 @@ class OraclePolicy:
     future: Foresight
     interval_s: float
     learned: float | None = None
+    _metered: MeteredSteps = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._metered = MeteredSteps(self.sizing, self.interval_s)
 
     def begin(self) -> int:
-        return self._needed(0.0, self._ahead_s)
+        return self._needed(0.0, self._ahead_s(1))
 
-    @property
-    def _ahead_s(self) -> float:
-        return self.sizing.model.change_s + 2 * self.interval_s
+    def _ahead_s(self, lcores: int) -> float:
+        return self._metered.through_s(lcores) + 2 * self.interval_s
 
     def _needed(self, begin_s: float, ahead_s: float) -> int:
         most = self.future.most(begin_s, begin_s + ahead_s)
@@ -40,14 +44,20 @@ class OraclePolicy:
 
     def decide(self, situation: PlantSituation) -> WantedStep | None:
         now_s = situation.seen.begin_s + situation.seen.seconds
-        used = len(situation.now.lcores)
-        wanted = self._needed(now_s, self._ahead_s)
+        pps = self.future.most(now_s, now_s + self.interval_s)
+        target = self._metered.target
+        used = len((target or situation.now).lcores)
+        wanted = self._needed(now_s, self._ahead_s(used))
+        if wanted <= used and target is not None:
+            part = self._metered.further(situation, pps)
+            return None if part is None else WantedStep(part, "", goes_on=True)
         if wanted < used:
             if not situation.seen.settled:
                 return None
-            wanted = self._needed(now_s, _BACK * self._ahead_s)
+            wanted = self._needed(now_s, _BACK * self._ahead_s(wanted))
         if wanted == used:
             return None
         lcores = chosen(situation.now.lcores, wanted, self.sizing.model.most)
         assignment = even(situation.now, lcores, situation.packets())
-        return WantedStep(assignment, "the load will be so")
+        first = self._metered.begin(situation, assignment, pps)
+        return WantedStep(first, "the load will be so", lcores=wanted)

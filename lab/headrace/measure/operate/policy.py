@@ -26,12 +26,15 @@ class PlantSituation:
 
 @dataclass(frozen=True)
 class WantedStep:
-    """A step, why, and what is expected of the busiest lcore when it is done."""
+    """A step, why, and what is expected of the busiest lcore when it is done. `goes_on`: it is a
+    further part of the last one; `lcores`: at its end, where there are parts."""
 
     assignment: Assignment
     why: str
     busy: float | None = None
     p99_s: float | None = None
+    goes_on: bool = False
+    lcores: int | None = None
 
 
 @dataclass

@@ -25,6 +25,7 @@ class RoundModel:
     most: int = 8
     buckets: int = BUCKETS
     change_s: float = 2e-3
+    bucket_s: float = 10e-6
     alone_s: float = 1e-6
 
     def carries_pps(self, lcores: int) -> float:
@@ -91,9 +92,10 @@ class RoundOperable:
     frame_bytes: float = 64.0
     labels: tuple[str, ...] = ()
     origin: Origin = "predicted"
+    moving_s: float = 10e-6
 
     def plant(self, lcores: int, repetition: int) -> RoundPlant:
-        load = BucketLoad(np.full(BUCKETS, 1 / BUCKETS), np.full(BUCKETS, 10e-6))
+        load = BucketLoad(np.full(BUCKETS, 1 / BUCKETS), np.full(BUCKETS, self.moving_s))
         here = BucketedLcores(load, self.model.most, lcores, 4096, 1e-3, repetition)
         return RoundPlant(self.future, here, self.dearer)
 
