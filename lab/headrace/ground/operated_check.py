@@ -12,7 +12,7 @@ from headrace.spec.study import Experiment
 _FIRST_PPS = 1000  # with less, it takes long until one can tell that packets come
 _BUCKETS = 256
 # Of keys that only a simulation asks for: what they say is measured where the chain runs.
-_SIMULATED = ("costs", "model_error", "seed")
+_SIMULATED = ("costs", "model_error", "neighbour", "seed")
 
 
 def check_operable(experiment: Experiment, doc: Document, placement: Placement) -> None:
@@ -77,5 +77,5 @@ def check_operated_engine(experiment: Experiment, doc: Document, placement: Plac
         if key in given:
             raise doc.error(
                 ("measure", "operate", key),
-                "belongs to a described server; here it is measured; allowed: none",
+                "belongs to a described server; here it is measured, or what it is; allowed: none",
             )

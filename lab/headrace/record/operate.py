@@ -27,6 +27,7 @@ class Operated(Record):
     broken: NonNegativeInt
     broken_p99: NonNegativeInt  # of these, by latency; the same one may be so by loss
     broken_loss: NonNegativeInt
+    longest_broken_s: NonNegativeFloat = 0.0  # of windows one after the other
     kept: NonNegativeFloat | None  # share of the windows; None: no packet was asked for in any
     core_seconds: NonNegativeFloat
     mean_lcores: NonNegativeFloat

@@ -96,6 +96,7 @@ def _table(rows: Sequence[Result], policies: Sequence[Operated]) -> Table:
         Column("of the oracle's", digits=3, optional=True),
         Column("SLO kept", "share", digits=5, optional=True),
         Column("windows broken", "count"),
+        Column("longest", digits=3, unit="s", from_width=110),
         Column("lost", "loss"),
         Column("steps", "count"),
         Column("buckets moved", "count"),
@@ -106,7 +107,8 @@ def _table(rows: Sequence[Result], policies: Sequence[Operated]) -> Table:
     lines = tuple(
         (
             one.policy, one.mean_lcores, one.most_lcores, one.core_seconds,
-            one.core_seconds / oracle if oracle else None, one.kept, one.broken, row.loss_ratio,
+            one.core_seconds / oracle if oracle else None, one.kept, one.broken,
+            one.longest_broken_s, row.loss_ratio,
             one.steps, one.moves, one.learned, row.audit.verdict,
         )
         for row, one in zip(rows, policies, strict=True)

@@ -230,6 +230,22 @@ class DescribedServer(Spec):
             raise ValueError(f"{given.value:g} MHz; allowed: 1 to {CLOCK_MHZ_MOST}")
         return given
 
+    def without_cache(self, taken: float) -> DescribedServer:
+        """The same, with this share of its last-level cache held by others. ValueError where less
+        is left than the level before has."""
+        if not taken:
+            return self
+        caches = [(one, one.kib) for one in self.levels if one.kib is not None]
+        last, kib = caches[-1]
+        left, nearer = kib.value * (1 - taken), [size.value for _, size in caches[:-1]]
+        if nearer and left <= nearer[-1]:
+            raise ValueError(
+                f"{taken:.0%} of {last.name} held by others leave {left:g} KiB; allowed: more than "
+                f"the {nearer[-1]:g} KiB of the level before"
+            )
+        fewer = last.model_copy(update={"kib": kib.model_copy(update={"value": left})})
+        return self.model_copy(update={"levels": (*self.levels[:-2], fewer, self.levels[-1])})
+
     @model_validator(mode="after")
     def _sources_are_here(self) -> DescribedServer:
         for path, figure in figures_of(self):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -72,7 +73,21 @@ class Operate(Spec):
     costs: StepCosts = StepCosts()
     model_error: Annotated[Ratio, Field(gt=-0.9, le=10)] = 0.0  # packets cost so much more than the
     # model says that decisions are made by
+    # From each time on others than the chain hold this share of the last-level cache, which nobody
+    # tells the policy.
+    neighbour: Annotated[
+        tuple[tuple[Seconds, Annotated[Ratio, Field(ge=0, lt=1)]], ...], Field(max_length=1000)
+    ] = ()
     seed: Annotated[Count, Field(ge=0, lt=1 << 31)] = 1
+
+    @model_validator(mode="after")
+    def _times_ascend(self) -> Operate:
+        for (before, _), (after, _) in pairwise(self.neighbour):
+            if not before < after:
+                raise ValueError(
+                    f"neighbour: {after:g} s follows {before:g} s; allowed: times that ascend"
+                )
+        return self
 
     @model_validator(mode="after")
     def _each_once(self) -> Operate:

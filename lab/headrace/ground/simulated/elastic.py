@@ -34,7 +34,8 @@ _COUNTED_S = 0.1  # packets of each bucket
 
 @dataclass(frozen=True)
 class SimulatedOperable:
-    """`offered`: what the tester makes of the load; `room`: packets of an lcore's queue."""
+    """`offered`: what the tester makes of the load; `room`: packets of an lcore's queue; `slower`:
+    from each time on packets cost so many times as much."""
 
     model: PricedElastic
     future: Foresight
@@ -43,6 +44,7 @@ class SimulatedOperable:
     frame_bytes: float
     room: int
     labels: Sequence[str]
+    slower: tuple[tuple[float, float], ...] = ()
     origin: Origin = "predicted"
 
     def plant(self, lcores: int, repetition: int) -> SimulatedPlant:
@@ -61,7 +63,11 @@ class AskedChain:
 
 
 def operable_of(
-    asked_for: AskedChain, alone: PricedLayout, most_pps: float, labels: Sequence[str]
+    asked_for: AskedChain,
+    alone: PricedLayout,
+    slower: tuple[tuple[float, float], ...],
+    most_pps: float,
+    labels: Sequence[str],
 ) -> SimulatedOperable:
     """`alone`: the chain on one of its lcores; `most_pps`: what the tester makes."""
     experiment, server = asked_for.experiment, asked_for.server
@@ -81,7 +87,7 @@ def operable_of(
     outside = server.tester == "outside"
     room = server.ports[0].buffer_packets if outside else wire
     return SimulatedOperable(
-        model, future, offered, asked, experiment.frame.mean_bytes, room, labels
+        model, future, offered, asked, experiment.frame.mean_bytes, room, labels, slower
     )
 
 
@@ -120,20 +126,21 @@ class SimulatedPlant:
     def core_seconds(self) -> float:
         return self._lcores.core_seconds
 
-    @property
-    def _pace(self) -> float:
+    def _pace(self, at_s: float) -> float:
         """What packets really cost, over what the model says."""
-        return 1 + self.of.asked.model_error
+        begun = [slower for since, slower in self.of.slower if since <= at_s]
+        return (1 + self.of.asked.model_error) * (begun[-1] if begun else 1.0)
 
     def read(self) -> PlantTelemetry:
         begin = self._lcores.now_s
         ticks = begin + (np.arange(self._ticks) + 0.5) * TICK_S
         future, model = self.of.offered, self.of.model
         rates = np.interp(ticks, future.seconds, future.pps)
-        serves = model.carries_pps(self._lcores.lcores) / self._pace
+        pace = self._pace(begin + 1e-9)
+        serves = model.carries_pps(self._lcores.lcores) / pace
         seen = self._lcores.let(rates, serves)
         self._offered.append(seen.offered)
-        paced = seen.done / seen.seconds * self._pace
+        paced = seen.done / seen.seconds * pace
         used = len(self._lcores.used)
         moving = seen.moving_s / seen.seconds
         return PlantTelemetry(
@@ -141,7 +148,7 @@ class SimulatedPlant:
             seconds=seen.seconds,
             offered=seen.offered,
             dropped=seen.dropped,
-            p99_s=self._p99_s(seen),
+            p99_s=self._p99_s(seen, pace),
             came=seen.came,
             done=seen.done,
             busy=model.busy(used, paced, free=1 - moving) + moving,
@@ -152,11 +159,11 @@ class SimulatedPlant:
             settled=seen.pending == 0 and used == self._lcores.lcores,
         )
 
-    def _p99_s(self, seen: BucketCounts) -> float:
+    def _p99_s(self, seen: BucketCounts, pace: float) -> float:
         if not seen.offered:
             return 0.0
         model = self.of.model
-        part = float(seen.came.max()) / seen.seconds * self._pace / model.carries_pps(1)
+        part = float(seen.came.max()) / seen.seconds * pace / model.carries_pps(1)
         return model.with_wait(part, seen.waited_s(0.99))
 
     def packets(self) -> Numbers:

@@ -106,7 +106,7 @@ class SimulatedGround:
                 "server with `remote_cycles`",
             )
         if one.study.measure.operate is not None:
-            check_operated(one, doc, placement)
+            check_operated(one, doc, placement, self.home, self.server)
             placement = _with_spare(placement)
         edges = edges_of(one, doc, description, shares)
         absent = shares.keys() - {node.name for node in one.nodes}
@@ -247,10 +247,11 @@ class SimulatedPoint:
             return replace(there, other=back)
         return there if direction == "forward" else back
 
-    def alone(self) -> PricedLayout:
-        """The chain on one of its lcores: the first on the socket where it is dearest."""
+    def alone(self, taken: float = 0.0) -> PricedLayout:
+        """The chain on one of its lcores: the first on the socket where it is dearest. `taken`: the
+        share of the last-level cache that others hold."""
         [segment] = self.placement.segments
-        home, server = self.ground.home, self.ground.server
+        home, server = self.ground.home, self.ground.server.without_cache(taken)
         firsts = {server.socket_of(cpu): cpu for cpu in reversed(segment.cpus)}
         ways = [
             replace(self.placement, segments=(replace(segment, cpus=(cpu,)),))
@@ -295,7 +296,13 @@ class SimulatedDeployed(Computed):
         point, most = self.point, self._corners[0.0].source_pps()
         server, engine = point.ground.server, point.ground.engine
         chain = AskedChain(point.experiment, point.doc, server, engine, point.placement)
-        return operable_of(chain, point.alone(), most, self.labels)
+        asked, alone = point.experiment.study.measure.operate, point.alone()
+        assert asked is not None  # the session asks for it
+        slower = tuple(
+            (at, alone.capacity()[0] / point.alone(taken).capacity()[0])
+            for at, taken in asked.neighbour
+        )
+        return operable_of(chain, alone, slower, most, self.labels)
 
     def start(self, offer: Offer, load_pps: float, seconds: float) -> None:
         self._load = AskedLoad(load_pps, seconds)

@@ -13,9 +13,11 @@ from headrace.spec.deployment import Deployment
 from headrace.spec.described import DELAY, DescribedServer
 from headrace.spec.document import Document, PathKey
 from headrace.spec.hosting import Hosting
+from headrace.spec.operate import Operate
 from headrace.spec.study import Experiment
 from headrace.spec.workload import Pcap
 
+_STATELESS = {"delay", "l2fwd", "null"}
 _HOSTED, _NETWORKS = ("process", "container"), ("veb", "vepa", "sriov")
 Problem = tuple[tuple[PathKey, ...], str]
 
@@ -28,7 +30,13 @@ def check_covered(
         raise doc.error(path, f"cannot predict: {problem}")
 
 
-def check_operated(experiment: Experiment, doc: Document, placement: Placement) -> None:
+def check_operated(
+    experiment: Experiment,
+    doc: Document,
+    placement: Placement,
+    home: DescribedServer,
+    server: DescribedServer,
+) -> None:
     """BadInput for what has no lcores that could be added or removed one by one."""
     check_operable(experiment, doc, placement)
     [segment] = placement.segments
@@ -37,6 +45,10 @@ def check_operated(experiment: Experiment, doc: Document, placement: Placement) 
             ("deployment", "lcores"),
             f"cannot operate: lcore {min(traffics)} has traffic and chain; covered: lcores apart",
         )
+    asked = experiment.study.measure.operate
+    assert asked is not None  # who calls has asked
+    for problem in _beside(experiment, asked, home, server):
+        raise doc.error(("measure", "operate", "neighbour"), f"cannot operate: {problem}")
     if ranks(experiment) is not None:
         raise doc.error(
             ("workload", "flows", "order"), "cannot operate: zipf; covered: round-robin, random"
@@ -46,6 +58,25 @@ def check_operated(experiment: Experiment, doc: Document, placement: Placement) 
             raise doc.error(
                 path[:-1], f"cannot operate: {node.name} has branches; covered: chains without"
             )
+
+
+def _beside(
+    experiment: Experiment, asked: Operate, home: DescribedServer, server: DescribedServer
+) -> Iterator[str]:
+    """What a neighbour in the last-level cache takes of functions is known where their accesses
+    are, and where there are none."""
+    for node in experiment.nodes if asked.neighbour else ():
+        if node.nf not in _STATELESS and home.functions[node.nf].accesses is None:
+            known = {nf for nf, cost in home.functions.items() if cost.accesses is not None}
+            yield (
+                f"nobody knows how often {node.nf} goes to its state; covered: "
+                f"{', '.join(sorted(known | _STATELESS))}"
+            )
+    for _, taken in asked.neighbour:
+        try:
+            server.without_cache(taken)
+        except ValueError as error:
+            yield str(error)
 
 
 def _problems(

@@ -26,6 +26,7 @@ _LEVEL, _TREND, _NOISE = 0.3, 0.03, 0.05  # weights of the newest interval
 _JUMP = 4.0  # deviations
 _SIGMAS = 3.0  # beyond what is expected, that there is room for
 _LEARNED, _WORKING = 0.05, 0.1  # weight; how busy an lcore has to be to learn from it
+_ALARMED = 0.5  # weight, while the SLO is broken
 _HOLD_S, _ROOM, _ROOM_SIGMAS = 1.0, 0.02, 2.0  # of what is expected, before lcores are given up
 _UNEVEN, _AGAIN_S, _BETTER = 1.08, 0.5, 0.97  # when buckets are spread anew, and for what gain
 
@@ -129,7 +130,10 @@ class HeadracePolicy:
         expected = float(model.busy(count, done, seen.burst[seen.on]).sum())
         if expected >= _WORKING:
             ratio = float(seen.busy[seen.on].sum()) / expected
-            self.learned = self.dearer + _LEARNED * (ratio - self.dearer)
+            slo = self.sizing.slo
+            broken = seen.p99_s > slo.p99 or seen.dropped > slo.loss * seen.offered
+            weight = _ALARMED if broken else _LEARNED
+            self.learned = self.dearer + weight * (ratio - self.dearer)
         came = seen.came[seen.on]
         if came.sum() > 0:
             uneven = float(came.max() / came.mean())

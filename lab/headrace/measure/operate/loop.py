@@ -82,6 +82,7 @@ def _run(
         broken=tally.broken,
         broken_p99=tally.broken_p99,
         broken_loss=tally.broken_loss,
+        longest_broken_s=tally.longest_broken_s,
         kept=1 - tally.broken / tally.windows if tally.windows else None,
         core_seconds=plant.core_seconds,
         mean_lcores=plant.core_seconds / tally.seconds,
@@ -116,10 +117,12 @@ class Tally:
     broken: int = 0
     broken_p99: int = 0
     broken_loss: int = 0
+    longest_broken_s: float = 0.0
     most: int = 0
     decisions: list[Decision] = field(default_factory=list)
     _points: list[CoursePoint] = field(default_factory=list)
     _stretch: list[tuple[PlantTelemetry, int]] = field(default_factory=list)
+    _broken_s: float = 0.0
     _open: bool = False  # nobody knows yet what came of the last step
     _settled: bool = False
 
@@ -135,6 +138,8 @@ class Tally:
             self.broken_p99 += windows * late
             self.broken_loss += windows * lossy
             self.broken += windows * (late or lossy)
+            self._broken_s = self._broken_s + seen.seconds if late or lossy else 0.0
+            self.longest_broken_s = max(self.longest_broken_s, self._broken_s)
         self._stretch.append((seen, windows * (late or lossy)))
         if sum(one.seconds for one, _ in self._stretch) >= self.planned_s / COURSE_POINTS:
             self._close()
