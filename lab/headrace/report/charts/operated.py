@@ -13,7 +13,7 @@ from headrace.analyse.units import pps, rate_scale, significant
 
 from .svg import Map, covering, line, linear, picture, polyline, rect, shorten, text, ticks, title
 
-TOP, LEFT, GAP, BELOW = 22.0, 58.0, 34.0, 40.0
+TOP, LEFT, GAP, BELOW = 22.0, 76.0, 34.0, 40.0
 LOAD, LCORES, MARKS = 96.0, 150.0, 18.0  # heights of the panels; MARKS of each policy
 STYLES = 6
 
