@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cores: where their time goes, their frequency; with a PMU also IPC and cache misses."""
+"""Cores: where their time goes, their frequency; with a PMU also IPC and cache misses; what their
+packages take, where RAPL tells it."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from headrace.collect.collector import MetricValue, Targets, number, text
 from headrace.collect.cores import core_clock
+from headrace.collect.energy import EnergyZones
 from headrace.collect.perf import (
     CACHE_MISSES,
     CACHE_REFERENCES,
@@ -39,6 +41,7 @@ class Hardware:
         self._counters: dict[tuple[str, str], PerfCounter] = {}
         self._no_pmu: str | None = None
         self._clock = core_clock()
+        self._energy = EnergyZones()
         self._open()
 
     def _open(self) -> None:
@@ -59,6 +62,8 @@ class Hardware:
             missing = dict.fromkeys(("ipc", "cache_misses"), self._no_pmu)
         if not any(True for _ in frequencies()):
             missing["frequency_mhz"] = "neither cpufreq nor /proc/cpuinfo has it"
+        if self._energy.refused:
+            missing["energy_uj"] = self._energy.refused
         if self._clock.refused:
             exact = ("cpu_idle_ns", "cpu_softirq_ns")
             missing |= dict.fromkeys(exact, f"{self._clock.refused}; clock ticks instead")
@@ -68,6 +73,7 @@ class Hardware:
         yield from self._clock.read()
         yield from cpu_times(text("/proc/stat") or "")
         yield from frequencies()
+        yield from self._energy.read()
         for (name, cpu), counter in self._counters.items():
             yield MetricValue(name, cpu, counter.read())
 
