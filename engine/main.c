@@ -212,6 +212,80 @@ static int run(char **argv, const char *file, const char *path, bool with_client
 	return rc ? fail(&err, rc) : 0;
 }
 
+/* What the command line asks for. */
+struct request {
+	const char *plan, *control, *checked;
+	bool verbose, files, with_client;
+	uint64_t packets;
+};
+
+static int print_version(void)
+{
+	printf("headrace-engine %s, %s, %s, %s\n", HEADRACE_VERSION, rte_version(), HEADRACE_BUILD,
+	       filter_about());
+	return 0;
+}
+
+static int misused(void)
+{
+	fputs(usage, stderr);
+	return 2;
+}
+
+/* One option; true if it was all that was asked for, and `rc` is how that ended. */
+static bool take_option(struct request *q, int option, int *rc)
+{
+	struct err err = {0};
+
+	*rc = 0;
+	switch (option) {
+	case 'p':
+		q->plan = optarg;
+		return false;
+	case 'c':
+		q->control = optarg;
+		return false;
+	case 'k':
+		q->checked = optarg;
+		return false;
+	case 'w':
+		end_with_parent();
+		return false;
+	case 'l':
+		q->with_client = true;
+		return false;
+	case 'e':
+		q->verbose = true;
+		return false;
+	case 'f':
+		q->files = true;
+		return false;
+	case 'r':
+		q->packets = strtoull(optarg, NULL, 10);
+		return false;
+	case 'o':
+		*rc = nf_object_load(optarg, optarg, &err);
+		if (*rc)
+			*rc = fail(&err, *rc);
+		return *rc != 0;
+	case 'a':
+		*rc = print_capture(optarg);
+		return true;
+	case 'd':
+		*rc = print_description();
+		return true;
+	case 'v':
+		*rc = print_version();
+		return true;
+	case 'h':
+		fputs(usage, stdout);
+		return true;
+	default:
+		*rc = misused();
+		return true;
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
@@ -224,64 +298,15 @@ int main(int argc, char **argv)
 		{"capture", required_argument, NULL, 'a'}, {"dry-run", required_argument, NULL, 'r'},
 		{0},
 	};
-	const char *plan = NULL, *control = NULL, *checked = NULL;
-	bool verbose = false, files = false, with_client = false;
-	uint64_t packets = 0;
-	struct err err = {0};
-	int c, rc;
+	struct request q = {0};
+	int option, rc;
 
-	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		switch (c) {
-		case 'p':
-			plan = optarg;
-			break;
-		case 'c':
-			control = optarg;
-			break;
-		case 'w':
-			end_with_parent();
-			break;
-		case 'l':
-			with_client = true;
-			break;
-		case 'e':
-			verbose = true;
-			break;
-		case 'k':
-			checked = optarg;
-			break;
-		case 'f':
-			files = true;
-			break;
-		case 'r':
-			packets = strtoull(optarg, NULL, 10);
-			break;
-		case 'o':
-			rc = nf_object_load(optarg, optarg, &err);
-			if (rc)
-				return fail(&err, rc);
-			break;
-		case 'a':
-			return print_capture(optarg);
-		case 'd':
-			return print_description();
-		case 'v':
-			printf("headrace-engine %s, %s, %s, %s\n", HEADRACE_VERSION, rte_version(),
-			       HEADRACE_BUILD, filter_about());
-			return 0;
-		case 'h':
-			fputs(usage, stdout);
-			return 0;
-		default:
-			fputs(usage, stderr);
-			return 2;
-		}
-	}
-	if (checked && !plan && !control && optind == argc)
-		return check(checked, files, packets);
-	if (!plan || !control || files || packets || optind != argc) {
-		fputs(usage, stderr);
-		return 2;
-	}
-	return run(argv, plan, control, with_client, verbose);
+	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1)
+		if (take_option(&q, option, &rc))
+			return rc;
+	if (q.checked && !q.plan && !q.control && optind == argc)
+		return check(q.checked, q.files, q.packets);
+	if (!q.plan || !q.control || q.files || q.packets || optind != argc)
+		return misused();
+	return run(argv, q.plan, q.control, q.with_client, q.verbose);
 }

@@ -126,11 +126,28 @@ static void test_parallel(void **state)
 	parallel_pair(PAIR("track", "ttl", BESIDE), false);
 }
 
+/* A plan that is refused: at which place, and with what in the message. */
+struct refusal {
+	const char *text, *path, *msg;
+};
+
+static void assert_refused(const struct refusal *cases, size_t n)
+{
+	struct plan *p;
+	struct err err;
+
+	for (size_t i = 0; i < n; i++) {
+		if (parse(cases[i].text, &p, &err) != -22)
+			fail_msg("accepted: %s", cases[i].text);
+		if (strcmp(err.path, cases[i].path) || !strstr(err.msg, cases[i].msg))
+			fail_msg("%s\ngave \"%s: %s\"\nnot  \"%s: %s\"", cases[i].text, err.path,
+				 err.msg, cases[i].path, cases[i].msg);
+	}
+}
+
 static void test_errors(void **state)
 {
-	static const struct {
-		const char *text, *path, *msg;
-	} cases[] = {
+	static const struct refusal cases[] = {
 		{"{}", "links", "at least one link"},
 		{"{\"version\":2}", "version", "reads version 1"},
 		{"{\"nope\":1}", "plan", "unknown key \"nope\""},
@@ -142,29 +159,6 @@ static void test_errors(void **state)
 		{"{\"engine\":{\"locate\":{\"every\":10,\"classes\":[{\"name\":\"a\",\"below_cycles\":9},"
 		 "{\"name\":\"b\",\"below_cycles\":9},{\"name\":\"c\"}]}}," LINKS "}",
 		 "engine.locate.classes", "\"b\" is 9; allowed: more than the 9"},
-		{PAIR("ttl", "look", BESIDE), "segments[0].parallel.nodes",
-		 "\"y\" reads ttl, which \"x\" before it writes"},
-		{PAIR("ttl", "mark", BESIDE), "segments[0].parallel.nodes", "both write checksums"},
-		{PAIR("mark", "mark", BESIDE), "segments[0].parallel.nodes", "both write dscp"},
-		{PAIR("ttl", "track", BESIDE), "segments[0].parallel.nodes",
-		 "would see packets that \"x\" before it drops"},
-		{PAIR("mac", "ttl", BESIDE), "segments[0].parallel.nodes",
-		 "\"x\" reads ttl, which \"y\" behind it writes; it needs a copy"},
-		{PAIR("end", "look", BESIDE), "segments[0].parallel.nodes",
-		 "\"x\" (end) cannot run beside another function: packets end there"},
-		{PAIR("look", "maker", BESIDE), "segments[0].parallel.nodes", "packets of its own"},
-		{PAIR("look", "holder", BESIDE), "segments[0].parallel.nodes", "it holds some"},
-		{PAIR("look", "look", "\"fastpath\":64," BESIDE), "segments[0].parallel.nodes", "exclude"},
-		{PAIR("look", "look", "\"parallel\":{\"nodes\":[\"x\"],\"cpus\":[]}"),
-		 "segments[0].parallel.nodes", "1 functions; allowed: 2 to 8"},
-		{PAIR("look", "look", "\"parallel\":{\"nodes\":[\"x\",\"y\"],\"cpus\":[1,2]}"),
-		 "segments[0].parallel.cpus", "2 CPUs for 1 functions"},
-		{PAIR("look", "look", "\"parallel\":{\"nodes\":[\"y\",\"x\"],\"cpus\":[1]}"),
-		 "segments[0].parallel.nodes", "leads past its first"},
-		{PAIR("look", "look", "\"parallel\":{\"nodes\":[\"x\",\"x\"],\"cpus\":[1]}"),
-		 "segments[0].parallel.nodes", "\"x\" is named twice"},
-		{PAIR("look", "look", "\"parallel\":{\"nodes\":[\"x\",\"z\"],\"cpus\":[1]}"),
-		 "segments[0].parallel.nodes", "\"z\" is no node"},
 		{"{" LINKS "}", "segments", "at least one segment"},
 		{"{" LINKS ",\"nfs\":{\"x\":{\"type\":\"nat\"}}}", "nfs.x", "function \"nat\""},
 		{"{" LINKS "," NFS "," SEGMENT("", "z") "}", "segments[0].inputs[0]",
@@ -194,17 +188,41 @@ static void test_errors(void **state)
 		 "\"to\":\"drop\"}]}]}",
 		 "segments", "link \"a\" is read twice"},
 	};
-	struct plan *p;
-	struct err err;
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		if (parse(cases[i].text, &p, &err) != -22)
-			fail_msg("accepted: %s", cases[i].text);
-		if (strcmp(err.path, cases[i].path) || !strstr(err.msg, cases[i].msg))
-			fail_msg("%s\ngave \"%s: %s\"\nnot  \"%s: %s\"", cases[i].text, err.path,
-				 err.msg, cases[i].path, cases[i].msg);
-	}
+	assert_refused(cases, sizeof(cases) / sizeof(cases[0]));
+}
+
+static void test_errors_of_functions_side_by_side(void **state)
+{
+	static const struct refusal cases[] = {
+		{PAIR("ttl", "look", BESIDE), "segments[0].parallel.nodes",
+		 "\"y\" reads ttl, which \"x\" before it writes"},
+		{PAIR("ttl", "mark", BESIDE), "segments[0].parallel.nodes", "both write checksums"},
+		{PAIR("mark", "mark", BESIDE), "segments[0].parallel.nodes", "both write dscp"},
+		{PAIR("ttl", "track", BESIDE), "segments[0].parallel.nodes",
+		 "would see packets that \"x\" before it drops"},
+		{PAIR("mac", "ttl", BESIDE), "segments[0].parallel.nodes",
+		 "\"x\" reads ttl, which \"y\" behind it writes; it needs a copy"},
+		{PAIR("end", "look", BESIDE), "segments[0].parallel.nodes",
+		 "\"x\" (end) cannot run beside another function: packets end there"},
+		{PAIR("look", "maker", BESIDE), "segments[0].parallel.nodes", "packets of its own"},
+		{PAIR("look", "holder", BESIDE), "segments[0].parallel.nodes", "it holds some"},
+		{PAIR("look", "look", "\"fastpath\":64," BESIDE), "segments[0].parallel.nodes", "exclude"},
+		{PAIR("look", "look", "\"parallel\":{\"nodes\":[\"x\"],\"cpus\":[]}"),
+		 "segments[0].parallel.nodes", "1 functions; allowed: 2 to 8"},
+		{PAIR("look", "look", "\"parallel\":{\"nodes\":[\"x\",\"y\"],\"cpus\":[1,2]}"),
+		 "segments[0].parallel.cpus", "2 CPUs for 1 functions"},
+		{PAIR("look", "look", "\"parallel\":{\"nodes\":[\"y\",\"x\"],\"cpus\":[1]}"),
+		 "segments[0].parallel.nodes", "leads past its first"},
+		{PAIR("look", "look", "\"parallel\":{\"nodes\":[\"x\",\"x\"],\"cpus\":[1]}"),
+		 "segments[0].parallel.nodes", "\"x\" is named twice"},
+		{PAIR("look", "look", "\"parallel\":{\"nodes\":[\"x\",\"z\"],\"cpus\":[1]}"),
+		 "segments[0].parallel.nodes", "\"z\" is no node"},
+	};
+
+	(void)state;
+	assert_refused(cases, sizeof(cases) / sizeof(cases[0]));
 }
 
 static void test_missing_file(void **state)
@@ -236,6 +254,7 @@ int main(void)
 		cmocka_unit_test(test_chain),
 		cmocka_unit_test(test_parallel),
 		cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_errors_of_functions_side_by_side),
 		cmocka_unit_test(test_missing_file),
 		cmocka_unit_test(test_functions_are_not_loaded),
 	};
