@@ -98,7 +98,7 @@ def main() -> int:
         return 2
     one, two = map(Path, sys.argv[1:])
     try:
-        found = compare(one, two)
+        differences = compare(one, two)
     except OSError as error:
         print(f"{error.filename}: {(error.strerror or 'cannot be read').lower()}", file=sys.stderr)
         return 2
@@ -106,8 +106,8 @@ def main() -> int:
         why = error.stderr.decode(errors="replace").strip().splitlines()[-1:]
         print(f"{one}, {two}: a package cannot be read: {''.join(why)}", file=sys.stderr)
         return 2
-    print("\n".join(found) if found else f"the same in {one} and {two}")
-    return 1 if found else 0
+    print("\n".join(differences) if differences else f"the same in {one} and {two}")
+    return 1 if differences else 0
 
 
 if __name__ == "__main__":

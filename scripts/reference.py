@@ -131,30 +131,30 @@ Links, as they stand in an engine's [plan](../design/contracts.md#plan):
 
 
 def pages(described: Schema) -> dict[Path, str]:
-    made = {FOLDER / "README.md": index(described)}
+    texts = {FOLDER / "README.md": index(described)}
     for name, nf in described["nfs"].items():
-        made[FOLDER / "nf" / f"{name}.md"] = nf_page(name, nf)
+        texts[FOLDER / "nf" / f"{name}.md"] = nf_page(name, nf)
     for name, link in described["links"].items():
-        made[FOLDER / "link" / f"{name}.md"] = link_page(name, link)
-    return made | {FOLDER / name: text for name, text in generated().items()}
+        texts[FOLDER / "link" / f"{name}.md"] = link_page(name, link)
+    return texts | {FOLDER / name: text for name, text in generated().items()}
 
 
 def main() -> int:
     told = subprocess.run([ENGINE, "--describe"], capture_output=True, text=True, check=True)
-    made = pages(json.loads(told.stdout))
+    texts = pages(json.loads(told.stdout))
     there = {path for path in FOLDER.rglob("*") if path.is_file()}
     if "--check" in sys.argv[1:]:
-        stale = [path for path in made if path not in there or path.read_text() != made[path]]
-        stale += sorted(there - made.keys())
+        stale = [path for path in texts if path not in there or path.read_text() != texts[path]]
+        stale += sorted(there - texts.keys())
         for path in stale:
             print(f"{path.relative_to(REPO)}: not as engine and lab have it; run `make docs`")
         return 1 if stale else 0
-    for path, text in made.items():
+    for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    for path in there - made.keys():
+    for path in there - texts.keys():
         path.unlink()
-    print(f"{len(made)} pages in {FOLDER.relative_to(REPO)}")
+    print(f"{len(texts)} pages in {FOLDER.relative_to(REPO)}")
     return 0
 
 

@@ -75,5 +75,5 @@ def lan() -> Iterator[Lan]:
     """Namespaces and veth pairs of this test's own, removed when it ends."""
     if refusal := netns_refusal():
         pytest.skip(refusal)
-    with Lan() as made:
-        yield made
+    with Lan() as own:
+        yield own

@@ -51,15 +51,15 @@ def test_papers_and_functions_are_named() -> None:
     is the code's word for a function."""
     code = [p for top in ("lab", "engine", "trace") for p in (REPO / top).rglob("*.[chp]*")]
     short = re.compile(r"\bS[1-5]\b(?![.\w-])|\bS[1-5]\.(?![a-z])")
-    found = []
+    codes = []
     for page in [*PAGES, *(p for p in code if p.suffix in (".py", ".c", ".h"))]:
         if page.is_relative_to(REPO / "docs/design"):
             continue
         words = short.findall(page.read_text())
         if page in PAGES and page.name != "contributing.md" and "reference" not in page.parts:
             words += re.findall(r"\bNFs?\b", page.read_text())
-        found += [f"{page.relative_to(REPO)}: {word}" for word in words]
-    assert found == []
+        codes += [f"{page.relative_to(REPO)}: {word}" for word in words]
+    assert codes == []
 
 
 def test_the_reference_is_what_engine_and_lab_say() -> None:

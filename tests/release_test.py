@@ -59,7 +59,7 @@ def test_the_same_is_the_same(two: tuple[Path, Path]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "line"),
     [
         ({"text": "2"}, "x.whl: a.py: mode "),
         ({"year": 2021}, "(2021, 1, 1, 0, 0, 0), 1 bytes"),
@@ -67,10 +67,10 @@ def test_the_same_is_the_same(two: tuple[Path, Path]) -> None:
         ({"names": ("b.py", "a.py")}, "x.whl: order of its files: a.py and b.py"),
     ],
 )
-def test_a_difference_is_named(two: tuple[Path, Path], change: dict[str, str], said: str) -> None:
+def test_a_difference_is_named(two: tuple[Path, Path], change: dict[str, str], line: str) -> None:
     wheel(two[1] / "x.whl", **change)  # type: ignore[arg-type]
     status, text = compared(*two)
-    assert status == 1 and said in text
+    assert status == 1 and line in text
 
 
 def test_what_is_in_one_only_differs(two: tuple[Path, Path]) -> None:

@@ -93,13 +93,13 @@ COMMANDS = [
 
 def whole(data: dict[str, Any]) -> dict[str, Any]:
     """A spec of which a page shows a part."""
-    made = {"name": "part", **data}
-    hosting = (made.get("deployment") or {}).get("hosting")
+    study = {"name": "part", **data}
+    hosting = (study.get("deployment") or {}).get("hosting")
     offload = isinstance(hosting, dict) and hosting.get("kind") == "offload"
-    fitted = "fitted" in (made.get("ground") or {})
-    if not offload and not fitted and not {"chain", "chains", "graphs", "groups"} & set(made):
-        made["chain"] = ["l2fwd"]
-    return made
+    fitted = "fitted" in (study.get("ground") or {})
+    if not offload and not fitted and not {"chain", "chains", "graphs", "groups"} & set(study):
+        study["chain"] = ["l2fwd"]
+    return study
 
 
 def write_files(folder: Path, value: Any, function: str = "") -> None:
@@ -139,10 +139,10 @@ def test_specs_are_right(
     pages_files(block, tmp_path)
     data = yaml.safe_load(block.text)
     assert isinstance(data, dict), f"{block.place}: a mapping is wanted"
-    made = whole(data)
-    write_files(tmp_path, made)
-    (tmp_path / "snippet.yaml").write_text(yaml.safe_dump(made, sort_keys=False))
-    hosting = (made.get("deployment") or {}).get("hosting")
+    study = whole(data)
+    write_files(tmp_path, study)
+    (tmp_path / "snippet.yaml").write_text(yaml.safe_dump(study, sort_keys=False))
+    hosting = (study.get("deployment") or {}).get("hosting")
     offload = isinstance(hosting, dict) and hosting.get("kind") == "offload"
     service = offload and isinstance(hosting.get("vnfs"), dict)
     status, text = call("offload" if service else "run", "--check", "snippet.yaml")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the lab's code is held to, and no tool checks (docs/contributing.md)."""
+"""What Python code is held to, and no tool checks (docs/contributing.md)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 import headrace
 
 HOUSE = Path(headrace.__file__).parent
+REPO = HOUSE.parents[1]
+FOLDERS = ("lab", "tests", "scripts", "studies", "packaging", "engine")
 LINES = 60  # of a function
 
 # Two classes of one name: what users write, and what they are shown.
@@ -36,10 +38,11 @@ Node = ast.FunctionDef | ast.AsyncFunctionDef | ast.Module | ast.ClassDef | ast.
 
 @cache
 def nodes() -> list[tuple[str, Node]]:
-    """The nodes that are looked at here, of the lab's code, tests among it, each with its file."""
+    """The nodes that are looked at here, of all Python code, each with its file."""
     return [
-        (str(file.relative_to(HOUSE)), node)
-        for file in sorted(HOUSE.rglob("*.py"))
+        (str(file.relative_to(REPO)), node)
+        for folder in FOLDERS
+        for file in sorted((REPO / folder).rglob("*.py"))
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(node, Node)
     ]
@@ -78,7 +81,9 @@ def test_docstrings_are_sentences() -> None:
 
 def test_variables_are_named_for_what_they_hold() -> None:
     vague = [f"{place}: {name}" for place, node in nodes() if (name := _variable(node)) in VAGUE]
-    assert vague == ["doctor/check.py: found"]  # a field of the JSON that `doctor` prints
+    assert vague == [
+        "lab/headrace/doctor/check.py: found"
+    ]  # a field of the JSON that `doctor` prints
 
 
 def _variable(node: ast.AST) -> str | None:
@@ -88,10 +93,11 @@ def _variable(node: ast.AST) -> str | None:
 
 
 def test_classes_have_names_of_their_own() -> None:
-    """What one word means is said once (docs/contributing.md, Terms)."""
+    """What one word means in the lab is said once (docs/contributing.md, Terms)."""
     files: dict[str, set[str]] = {}
     for place, node in nodes():
-        if isinstance(node, ast.ClassDef) and not place.endswith("_test.py"):
+        tested = place.startswith("lab/") and not place.endswith("_test.py")
+        if isinstance(node, ast.ClassDef) and tested:
             files.setdefault(node.name, set()).add(place)
     twice = {name: places for name, places in files.items() if len(places) > 1}
     assert {name: twice[name] for name in twice.keys() - NAMESAKES} == {}

@@ -26,10 +26,10 @@ def network(rng: random.Random, length: int) -> IPv4Network:
     """A unicast network outside the ranges that no router forwards, and outside the study's."""
     while True:
         address = IPv4Address(rng.randrange(1 << 24, 224 << 24))
-        found = IPv4Network((address, length), strict=False)
-        special = found.is_private or found.is_loopback or found.is_link_local
-        if not special and not found.overlaps(CLIENTS) and not found.overlaps(SERVERS):
-            return found
+        drawn = IPv4Network((address, length), strict=False)
+        special = drawn.is_private or drawn.is_loopback or drawn.is_link_local
+        if not special and not drawn.overlaps(CLIENTS) and not drawn.overlaps(SERVERS):
+            return drawn
 
 
 def rule(source: IPv4Network, target: IPv4Network, low: int, high: int, protocol: int) -> str:
@@ -48,14 +48,14 @@ def rules(rng: random.Random) -> list[str]:
 
 def routes(rng: random.Random) -> list[str]:
     lengths = list(LENGTHS)
-    found = {SERVERS: 0}
-    while len(found) < ROUTES:
+    hops = {SERVERS: 0}
+    while len(hops) < ROUTES:
         [length] = rng.choices(lengths, [LENGTHS[n] for n in lengths])
-        found[network(rng, length)] = rng.randrange(NEXT_HOPS)
+        hops[network(rng, length)] = rng.randrange(NEXT_HOPS)
     # The servers are reached over more specific routes too, so that the longest match decides.
     for i in range(NEXT_HOPS):
-        found[IPv4Network((int(SERVERS.network_address) + ((i + 1) << 8), 24))] = i
-    return [f"{prefix} {hop}" for prefix, hop in sorted(found.items())]
+        hops[IPv4Network((int(SERVERS.network_address) + ((i + 1) << 8), 24))] = i
+    return [f"{prefix} {hop}" for prefix, hop in sorted(hops.items())]
 
 
 def day(rng: random.Random) -> list[str]:

@@ -160,10 +160,10 @@ def draw_chains(folder: Path, seed: int, count: int) -> list[Path]:
     draw = random.Random(seed)
     files = []
     for number in range(1, count + 1):
-        made = spec(draw, number, data)
-        file = folder / f"{made['name']}.yaml"
-        file.write_text(yaml.safe_dump(made, sort_keys=False), encoding="utf-8")
-        print(f"{file}: {made['description']}, {made['workload']['flows']['count']} flows")
+        drawn = spec(draw, number, data)
+        file = folder / f"{drawn['name']}.yaml"
+        file.write_text(yaml.safe_dump(drawn, sort_keys=False), encoding="utf-8")
+        print(f"{file}: {drawn['description']}, {drawn['workload']['flows']['count']} flows")
         files.append(file)
     return files
 

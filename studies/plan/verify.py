@@ -67,9 +67,9 @@ def planned(
 ) -> list[ChainPlan] | None:
     """A process of its own: a chain that fails is named, and the others are planned."""
     file = spec.with_suffix(".json")
-    found = stored(file)
-    if found is not None:
-        return found
+    known = stored(file)
+    if known is not None:
+        return known
     program = Path(sys.executable).with_name("headrace")
     options = ["--verify", "--json", "--seconds", str(seconds), "--repetitions", str(repetitions)]
     if rate is not None:
@@ -79,16 +79,18 @@ def planned(
         last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
         print(f"{spec.stem}: {last[0]}", file=sys.stderr)
         return None
-    made = PLANS.validate_json(done.stdout)
-    text = json.dumps(PLANS.dump_python(made, mode="json"), indent=1)
+    plans = PLANS.validate_json(done.stdout)
+    text = json.dumps(PLANS.dump_python(plans, mode="json"), indent=1)
     file.write_text(text + "\n", encoding="utf-8")
-    return made
+    return plans
 
 
-def pace(found: Reference) -> str:
+def pace(reference: Reference) -> str:
     """Median, and the range of the rounds."""
-    least, most = (now / found.then_pps for now in (found.now_min_pps, found.now_max_pps))
-    return f"{found.pace:.2f} ({least:.2f} to {most:.2f})"
+    least, most = (
+        now / reference.then_pps for now in (reference.now_min_pps, reference.now_max_pps)
+    )
+    return f"{reference.pace:.2f} ({least:.2f} to {most:.2f})"
 
 
 def moved(plans: list[ChainPlan]) -> bool:
@@ -110,16 +112,16 @@ def elsewhere(plans: list[ChainPlan]) -> bool:
 def planned_steadily(
     spec: Path, seconds: float, repetitions: int, again: int, rate: str | None
 ) -> list[ChainPlan] | None:
-    found = planned(spec, seconds, repetitions, rate)
+    plans = planned(spec, seconds, repetitions, rate)
     for _ in range(again):
-        if found is None or not (moved(found) or elsewhere(found)):
+        if plans is None or not (moved(plans) or elsewhere(plans)):
             break
-        paces = ", ".join(pace(p.reference) for p in found if p.reference is not None)
-        why = "lcores were elsewhere" if elsewhere(found) else f"the machine's pace became {paces}"
+        paces = ", ".join(pace(p.reference) for p in plans if p.reference is not None)
+        why = "lcores were elsewhere" if elsewhere(plans) else f"the machine's pace became {paces}"
         print(f"{spec.stem}: {why}; measured again", flush=True)
         spec.with_suffix(".json").unlink(missing_ok=True)
-        found = planned(spec, seconds, repetitions, rate)
-    return found
+        plans = planned(spec, seconds, repetitions, rate)
+    return plans
 
 
 def line(name: str, plan: ChainPlan, seconds: float) -> str:
@@ -198,7 +200,7 @@ def latencies(plan: ChainPlan) -> list[str]:
 
 
 def latency_goals(plans: list[ChainPlan]) -> list[Check]:
-    """Of layouts below their knee."""
+    """The errors of layouts below their knee."""
     both = [judged(p) for p in plans]
     if not any(both):
         return []
@@ -288,8 +290,8 @@ def main() -> int:
         if given.within is not None and began - start + longest > given.within:
             print("the others are for another slice", flush=True)
             break
-        found = planned_steadily(spec, given.seconds, given.repetitions, given.again, given.rate)
-        for plan in found or ():
+        of_chain = planned_steadily(spec, given.seconds, given.repetitions, given.again, given.rate)
+        for plan in of_chain or ():
             plans.append(plan)
             longest = max(longest, time.monotonic() - began)
             print(line(spec.stem, plan, time.monotonic() - began), flush=True)

@@ -148,7 +148,7 @@ def chain_of(result: Result) -> float | None:
 
 
 def clock_hz(result: Result) -> float | None:
-    """Of the lcores, by what an addition took."""
+    """The clock of the lcores, by what an addition took."""
     if result.counters is None:
         return None
     paces = [worker.pace for worker in result.counters.workers if worker.pace]

@@ -216,10 +216,10 @@ def test_a_good_spec_is_shown_and_not_run(engine_binary: Path, tmp_path: Path) -
     assert (done.returncode, done.stderr) == (0, "")
     assert "1 measurement, about" in done.stdout and "64B 1024 flows" in done.stdout
     again = headrace("run", "--check", "--json", "good.yaml", folder=tmp_path, engine=engine_binary)
-    said = json.loads(again.stdout)
-    [point] = said["experiments"]
+    shown = json.loads(again.stdout)
+    [point] = shown["experiments"]
     assert set(point["lcores"]) == {"generator", "chain", "sink"}
-    assert said["seconds"] > 0
+    assert shown["seconds"] > 0
     assert not (tmp_path / "runs").exists()
 
 

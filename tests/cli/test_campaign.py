@@ -125,7 +125,7 @@ def test_64_graphs_killed_and_gone_on_with_twice(both_bases: Path, tmp_path: Pat
 
 
 def test_halving_gives_the_best_most_runs(spec: Path, tmp_path: Path) -> None:
-    """Of chains that are all slower than the generator, as a lower bound is never left out."""
+    """The chains are all slower than the generator, as a lower bound is never left out."""
     more = ", ".join([FUNCTIONS["acl"]] * 4)
     spec.write_text(spec.read_text().replace("}]\n", f"}}, {more}]\n"))
     done = run(spec, tmp_path / "c", "--keep", "2")
@@ -138,7 +138,7 @@ def test_halving_gives_the_best_most_runs(spec: Path, tmp_path: Path) -> None:
 
 
 def test_a_point_by_its_number_is_the_campaigns(spec: Path, tmp_path: Path) -> None:
-    """And a replay of its bundle is of that point."""
+    """A replay of its bundle is of that point, too."""
     base = [sys.executable, "-m", "headrace", "run"]
     one = subprocess.run(
         [*base, spec, "--point", "2", "--out", tmp_path / "b", "--json"],

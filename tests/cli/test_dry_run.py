@@ -20,7 +20,7 @@ NONE = "none comes through the chain"
 
 
 @pytest.mark.parametrize(
-    ("chain", "more", "said"),
+    ("chain", "more", "expected"),
     [
         ("acl: {rules: [{action: permit, dport: [53]}], default: deny}", "",
          f"of 1024 packets of the workload tried, forward, {NONE} (acl: denied-by-default 1024)"),
@@ -47,7 +47,7 @@ NONE = "none comes through the chain"
     ],
 )  # fmt: skip
 def test_what_becomes_of_the_first_packets(
-    chain: str, more: str, said: str | None, tmp_path: Path, engine_binary: Path
+    chain: str, more: str, expected: str | None, tmp_path: Path, engine_binary: Path
 ) -> None:
     (tmp_path / "none").write_text("# no route yet\n")
     spec = tmp_path / "x.yaml"
@@ -55,6 +55,6 @@ def test_what_becomes_of_the_first_packets(
     done = CliRunner().invoke(build(["run"]), ["run", "--check", "--json", str(spec)])
     assert done.exit_code == 0, done.output
     [one] = json.loads(done.stdout)["experiments"]
-    found = [note for note in one["notes"] if "packets of the workload tried" in note]
-    assert len(found) == (said is not None), one["notes"]
-    assert (said or "") in "".join(found)
+    tried = [note for note in one["notes"] if "packets of the workload tried" in note]
+    assert len(tried) == (expected is not None), one["notes"]
+    assert (expected or "") in "".join(tried)

@@ -51,7 +51,7 @@ def headrace(*arguments: str | Path) -> Done:
     return Done(2 if bad else done.exit_code, done.stdout, str(bad or ""))
 
 
-def made() -> list[Packet]:
+def example() -> list[Packet]:
     """Five flows of IPv4 with 90 packets, ten of ARP."""
     ends = [
         IP(src="10.0.0.1", dst="10.0.1.1") / TCP(sport=1000, dport=80) / Raw(b"x" * 1446),
@@ -65,14 +65,14 @@ def made() -> list[Packet]:
 
 
 def flows_of(packets: list[Packet]) -> set[tuple[str, str, int, int, int]]:
-    found = set()
+    flows = set()
     for packet in packets:
         if IP in packet and not packet[IP].frag:
             ip = packet[IP]
             l4 = ip[TCP] if ip.proto == 6 else ip[UDP] if ip.proto == 17 else None
             ports = (l4.sport, l4.dport) if l4 is not None else (0, 0)
-            found.add((ip.src, ip.dst, *ports, ip.proto))
-    return found
+            flows.add((ip.src, ip.dst, *ports, ip.proto))
+    return flows
 
 
 def address(number: str) -> str:
@@ -98,9 +98,9 @@ def holds_the_traffic(spec: Path, packets: list[Packet]) -> None:
     for size in {s for s in lengths if lengths.count(s) > len(lengths) / 10}:
         assert shares.get(size, 0) == pytest.approx(lengths.count(size) / len(lengths), abs=0.04)
     lines = [line.split() for line in spec.with_suffix(".tuples").read_text().splitlines()]
-    found = [(address(a), address(b), int(c), int(d), int(e)) for a, b, c, d, e in lines]
-    assert len(found) == len(set(found))
-    assert set(found) == flows_of(packets)
+    filters = [(address(a), address(b), int(c), int(d), int(e)) for a, b, c, d, e in lines]
+    assert len(filters) == len(set(filters))
+    assert set(filters) == flows_of(packets)
 
 
 def test_a_first_spec_runs(tmp_path: Path, engine_binary: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_first_spec_runs(tmp_path: Path, engine_binary: Path) -> None:
 def test_names_with_spaces_quotes_and_accents(tmp_path: Path, engine_binary: Path) -> None:
     """What is printed goes into a shell as it is, and the spec is YAML."""
     capture = tmp_path / 'été: "one" #1.pcap'
-    wrpcap(str(capture), made())
+    wrpcap(str(capture), example())
     spec = tmp_path / "mesuré d'hier $HOME.yaml"
     done = headrace("init", spec, "--pcap", capture)
     assert done.returncode == 0, done.stderr
@@ -136,7 +136,7 @@ def test_names_with_spaces_quotes_and_accents(tmp_path: Path, engine_binary: Pat
 
 @pytest.mark.parametrize("kind", ["pcap", "pcapng", "pcap.gz"])
 def test_a_captures_mix_and_flows(kind: str, tmp_path: Path, engine_binary: Path) -> None:
-    file, packets = tmp_path / f"c.{kind}", made()
+    file, packets = tmp_path / f"c.{kind}", example()
     if kind == "pcapng":
         with PcapNgWriter(str(file)) as writer:
             writer.write(packets)
@@ -167,13 +167,13 @@ def test_real_captures(shared_data: Path, tmp_path: Path, engine_binary: Path) -
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [(b"no capture", "not a capture"), (b"", "not a capture")]
+    ("text", "problem"), [(b"no capture", "not a capture"), (b"", "not a capture")]
 )
-def test_what_is_no_capture(text: bytes, said: str, tmp_path: Path) -> None:
+def test_what_is_no_capture(text: bytes, problem: str, tmp_path: Path) -> None:
     (tmp_path / "c.pcap").write_bytes(text)
     done = headrace("init", tmp_path / "c.yaml", "--pcap", tmp_path / "c.pcap")
     assert done.returncode == 2
-    assert said in done.stderr and "Traceback" not in done.stderr
+    assert problem in done.stderr and "Traceback" not in done.stderr
     assert not (tmp_path / "c.yaml").exists()
 
 

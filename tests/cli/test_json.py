@@ -100,8 +100,8 @@ def test_each_function_and_link_has_one_line(tmp_path: Path, engine_binary: Path
     lines = [line.split(None, 1) for line in done.stdout.splitlines() if line.startswith("  ")]
     names = [*sorted(kinds["nfs"]), *sorted(kinds["links"])]
     assert [name for name, _ in lines] == names
-    for name, said in lines:
-        assert (kinds["nfs"] | kinds["links"])[name]["doc"].startswith(said)
+    for name, doc in lines:
+        assert (kinds["nfs"] | kinds["links"])[name]["doc"].startswith(doc)
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 

@@ -129,9 +129,9 @@ def test_kill_9_of_the_engine(engine_binary: Path, tmp_path: Path) -> None:
 
 def finished_trials(folder: Path) -> list[Path]:
     """Trials are appended to the bundle as they end."""
-    found = [path for path in folder.rglob("trials*") if path.is_file() and path.stat().st_size]
+    files = [path for path in folder.rglob("trials*") if path.is_file() and path.stat().st_size]
     time.sleep(0.1)
-    return found
+    return files
 
 
 def test_interrupt_leaves_a_usable_bundle(engine_binary: Path, tmp_path: Path) -> None:

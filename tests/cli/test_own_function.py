@@ -26,7 +26,7 @@ measure: {{loads: [20k], trial: {SECONDS:g}, losses: unintended}}
 
 
 def test_from_new_to_measured(engine_binary: Path, tmp_path: Path) -> None:
-    """Of 20,000 packets of 16 sources as many come through as 16 buckets of that rate give."""
+    """16 buckets of that rate let through what they should of 20,000 packets of 16 sources."""
     done = headrace("nf", "new", "limit", folder=tmp_path, engine=engine_binary)
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "limit"

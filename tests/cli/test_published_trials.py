@@ -29,13 +29,13 @@ def test_published_trials(shared_data: Path) -> None:
     assert len(rows) == 968
     negative = slow = 0
     for row in rows:
-        found = audit(published(row))
-        failed = {finding.check for finding in found.failed}
+        verdict = audit(published(row))
+        failed = {finding.check for finding in verdict.failed}
         gains = float(row["loss_percent"]) < 0
         # What was sent differs from what was asked by less than 0.05 %, or by more than 0.2 %.
         short = float(row["sent_pps"]) < 0.999 * float(row["asked_pps"])
         negative, slow = negative + gains, slow + short
         assert ("surplus" in failed, "unsent" in failed) == (gains, short), row
         expected = "invalid" if gains else "generator-bound" if short else "ok"
-        assert found.verdict == expected, row
+        assert verdict.verdict == expected, row
     assert (negative, slow) == (12, 89)

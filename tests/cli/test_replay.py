@@ -37,10 +37,10 @@ warmup: 0
 
 
 def packets() -> list[Packet]:
-    made = [Ether() / IP(src="10.0.0.1", dst="10.0.0.2") / UDP(sport=1000 + i) for i in range(5)]
-    for packet, ms in zip(made, TIMES_MS, strict=True):
+    frames = [Ether() / IP(src="10.0.0.1", dst="10.0.0.2") / UDP(sport=1000 + i) for i in range(5)]
+    for packet, ms in zip(frames, TIMES_MS, strict=True):
         packet.time = 1_000_000_000 + ms / 1000
-    return made
+    return frames
 
 
 def write(file: Path, kind: str) -> None:
@@ -55,9 +55,9 @@ def write(file: Path, kind: str) -> None:
 
 
 def starts(messages: list[bytes]) -> list[tuple[int, int]]:
-    """Of each record in IPFIX messages: its start in ms, and its source port."""
+    """The start of each record in IPFIX messages, in ms, and its source port."""
     templates: dict[int, list[tuple[int, int]]] = {}
-    found = []
+    times = []
     for message in messages:
         at = 16
         while at < len(message):
@@ -75,25 +75,25 @@ def starts(messages: list[bytes]) -> list[tuple[int, int]]:
                     for element, length in fields:
                         values[element] = int.from_bytes(body[offset : offset + length])
                         offset += length
-                    found.append((values[START_MS], values[SOURCE_PORT]))
-    return sorted(found)
+                    times.append((values[START_MS], values[SOURCE_PORT]))
+    return sorted(times)
 
 
 def received(collector: socket.socket) -> list[bytes]:
     collector.setblocking(False)
-    found = []
+    messages = []
     while True:
         try:
-            found.append(collector.recv(65536))
+            messages.append(collector.recv(65536))
         except BlockingIOError:
-            return found
+            return messages
 
 
-def phases(found: list[tuple[int, int]]) -> list[int]:
+def phases(records: list[tuple[int, int]]) -> list[int]:
     """Where in its period each packet of the capture came but the first, in ms behind the second
     one, by the last record of each: a flow that is not expired by the next round has no new one.
     The first is also sent before the first round, to verify the path."""
-    last = {port: start for start, port in found}
+    last = {port: start for start, port in records}
     behind = [last[1000 + i] - last[1001] + TIMES_MS[1] for i in range(1, 5)]
     return [ms % PERIOD_MS for ms in behind]
 
@@ -115,7 +115,7 @@ def test_packets_come_to_the_chain_as_the_capture_says(
         (tmp_path / "s.yaml").write_text(spec)
         done = headrace("run", "s.yaml", "--json", folder=tmp_path, engine=engine_binary)
         assert done.returncode == 0, done.stderr
-        found = starts(received(collector))
+        records = starts(received(collector))
     [result] = json.loads(done.stdout)["results"]
     assert result["sent"] == result["received"] == ROUNDS * len(TIMES_MS)
     assert result["load_pps"] == pytest.approx(10, rel=1e-3)  # five in half a second
@@ -123,7 +123,7 @@ def test_packets_come_to_the_chain_as_the_capture_says(
     evenly = [TIMES_MS[1] + i * each for i in range(4)]
     wanted = TIMES_MS[1:] if timing == "capture" else evenly
     # The source is stopped for some milliseconds now and then, where others share the machine.
-    assert phases(found) == pytest.approx(wanted, abs=10)
+    assert phases(records) == pytest.approx(wanted, abs=10)
 
 
 @pytest.mark.parametrize("from_capture", [False, True])
@@ -132,9 +132,9 @@ def test_a_first_spec_measures(from_capture: bool, engine_binary: Path, tmp_path
     arguments = ["init", "mine.yaml"]
     sizes = [60] * 6 + [200] * 3 + [1000]
     if from_capture:
-        made = [Ether() / IP(dst="10.0.0.9") / UDP(sport=i) / Raw(b"x" * (size - 42))
+        frames = [Ether() / IP(dst="10.0.0.9") / UDP(sport=i) / Raw(b"x" * (size - 42))
                 for i, size in enumerate(sizes)]  # fmt: skip
-        wrpcap(str(tmp_path / "c.pcap"), made)
+        wrpcap(str(tmp_path / "c.pcap"), frames)
         arguments += ["--pcap", "c.pcap"]
     done = headrace(*arguments, folder=tmp_path, engine=engine_binary)
     assert done.returncode == 0, done.stderr
@@ -153,5 +153,5 @@ def test_a_first_spec_measures(from_capture: bool, engine_binary: Path, tmp_path
         if from_capture:
             sent = {a["size"]: a["sent"] for a in one["accounts"] if a["size"] != "all"}
             shares = {"64": 0.6, "128-255": 0.3, "512-1023": 0.1}  # with FCS, RFC 2819's classes
-            found = {size: n / one["sent"] for size, n in sent.items() if n}
-            assert found == pytest.approx(shares, abs=0.02)
+            of_sizes = {size: n / one["sent"] for size, n in sent.items() if n}
+            assert of_sizes == pytest.approx(shares, abs=0.02)

@@ -55,10 +55,10 @@ def first(engine_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> tupl
 
 
 def test_json_has_the_documented_names(first: tuple[Path, Any]) -> None:
-    _, said = first
-    assert set(said) >= {"bundle", "results"}
-    assert len(said["results"]) == 4  # two execution models, two frame mixes, one load
-    for row in said["results"]:
+    _, printed = first
+    assert set(printed) >= {"bundle", "results"}
+    assert len(printed["results"]) == 4  # two execution models, two frame mixes, one load
+    for row in printed["results"]:
         assert set(row) >= RESULT_NAMES
         # A stalled machine sends late; then the audit must not call it fine.
         kept = row["sent_pps"] == pytest.approx(20000, rel=0.05)
@@ -69,8 +69,8 @@ def test_json_has_the_documented_names(first: tuple[Path, Any]) -> None:
 
 
 def test_nothing_is_left_but_the_bundle(first: tuple[Path, Any]) -> None:
-    folder, said = first
-    bundle = folder / said["bundle"]
+    folder, printed = first
+    bundle = folder / printed["bundle"]
     assert {"spec.yaml", "resolved.json", "environment.json", "report.html"} <= {
         path.name for path in bundle.iterdir()
     }
@@ -78,8 +78,8 @@ def test_nothing_is_left_but_the_bundle(first: tuple[Path, Any]) -> None:
 
 
 def test_the_report_needs_no_network(first: tuple[Path, Any]) -> None:
-    folder, said = first
-    page = (folder / said["bundle"] / "report.html").read_text()
+    folder, printed = first
+    page = (folder / printed["bundle"] / "report.html").read_text()
     assert not re.findall(r"""(?:src|href)=["'](?:https?:)?//""", page)
     assert "<svg" in page
 
@@ -96,14 +96,14 @@ def test_progress_is_on_stderr_and_the_table_on_stdout(engine_binary: Path, tmp_
 
 
 def test_replay_and_diff(first: tuple[Path, Any], engine_binary: Path) -> None:
-    folder, said = first
+    folder, printed = first
     (folder / "my.rules").unlink()  # the bundle has its own copy
     (folder / "mine.yaml").unlink()
-    again = run_json(folder, engine_binary, said["bundle"])
-    assert again["bundle"] != said["bundle"]
-    assert len(again["results"]) == len(said["results"])
+    again = run_json(folder, engine_binary, printed["bundle"])
+    assert again["bundle"] != printed["bundle"]
+    assert len(again["results"]) == len(printed["results"])
     compared = headrace(
-        "diff", said["bundle"], again["bundle"], folder=folder, engine=engine_binary
+        "diff", printed["bundle"], again["bundle"], folder=folder, engine=engine_binary
     )
     assert compared.returncode in (0, 1), compared.stderr
     assert "Traceback" not in compared.stderr

@@ -48,10 +48,10 @@ def searched(engine_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> t
 
 def test_every_combination_is_there(searched: tuple[Path, Any]) -> None:
     _, printed = searched
-    found = {
+    combinations = {
         (r["execution"], r["repetition"], r["direction"], r["goal"]) for r in printed["results"]
     }
-    assert found == {
+    assert combinations == {
         ("pipeline", repetition, direction, goal)
         for repetition in (1, 2)
         for direction in ("forward", "reverse", "both")

@@ -23,18 +23,18 @@ def private(tmp_path: Path) -> Path:
     python = shutil.which("python3", path=str(SYSTEM))
     if python is None:
         pytest.skip(f"no python3 in {SYSTEM}")
-    found = tmp_path / "private"
-    found.mkdir(mode=0o700)
-    (found / "python3").symlink_to(python)
-    return found
+    folder = tmp_path / "private"
+    folder.mkdir(mode=0o700)
+    (folder / "python3").symlink_to(python)
+    return folder
 
 
 def found_in(path: str) -> str:
     text = SETUP.read_text(encoding="utf-8")
     parts = [r"^python_min=.*?$", r"^die\(\).*?^}", r"^shared_python\(\).*?^}"]
     parts.append(r"^find_python\(\).*?^}")
-    found = [re.search(part, text, re.MULTILINE | re.DOTALL) for part in parts]
-    script = "\n".join(one.group() for one in found if one)
+    matches = [re.search(part, text, re.MULTILINE | re.DOTALL) for part in parts]
+    script = "\n".join(one.group() for one in matches if one)
     done = subprocess.run(
         ["/bin/bash", "-c", f"set -euo pipefail\n{script}\nfind_python"],
         env={"PATH": path},
@@ -71,8 +71,8 @@ def configured(folder: Path) -> list[str]:
     """What meson was called with, by setup.sh's own functions."""
     text = SETUP.read_text(encoding="utf-8")
     parts = [r"^die\(\).*?^}", r"^libraries\(\).*?^}", r"^configure\(\).*?^}"]
-    found = [re.search(part, text, re.MULTILINE | re.DOTALL) for part in parts]
-    script = "\n".join(one.group() for one in found if one)
+    matches = [re.search(part, text, re.MULTILINE | re.DOTALL) for part in parts]
+    script = "\n".join(one.group() for one in matches if one)
     (folder / "calls").write_text("")
     subprocess.run(
         ["/bin/bash", "-c", f"set -euo pipefail\n{script}\nconfigure"],

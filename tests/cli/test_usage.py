@@ -143,10 +143,10 @@ def test_what_scripts_read(engine_binary: Path, tmp_path: Path) -> None:
         "1",
     )
     told = headrace(*asked, folder=tmp_path, engine=engine_binary)
-    found = json.loads(headrace(*asked, "--json", folder=tmp_path, engine=engine_binary).stdout)
-    assert told.stdout.splitlines()[0] == f"{found['vnfs']} VNFs"
-    assert [line.strip() for line in told.stdout.splitlines()[1:]] == found["because"]
-    assert found["server"]["lcores"] == [8]
+    answer = json.loads(headrace(*asked, "--json", folder=tmp_path, engine=engine_binary).stdout)
+    assert told.stdout.splitlines()[0] == f"{answer['vnfs']} VNFs"
+    assert [line.strip() for line in told.stdout.splitlines()[1:]] == answer["because"]
+    assert answer["server"]["lcores"] == [8]
     done = headrace("clean", "--json", folder=tmp_path, engine=engine_binary)
     assert isinstance(json.loads(done.stdout)["done"], list)
 

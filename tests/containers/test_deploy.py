@@ -54,21 +54,21 @@ def test_a_chain_of_five(tmp_path: Path, network: str) -> None:
         "chain: [nat, ids, ip-firewall, l7-cache, l4-lb]\nmeasure: {trial: 1 s}\n",
     )
     [result] = results(done)
-    found = findings(result)
+    checks = findings(result)
     assert {"path", "content", "nat: translated", "l7-cache: hits", "l4-lb: spread", "ids: alerts",
-            "server1: addresses", "server2: addresses"} <= set(found)  # fmt: skip
-    assert all(finding["ok"] for finding in found.values()), found
-    assert 0.45 < found["l7-cache: hits"]["value"] < 0.55  # half of the requests are repeated
-    assert result["application"]["hit_ratio"] == found["l7-cache: hits"]["value"]
-    assert found["ids: alerts"]["value"] >= 1
-    assert found["l4-lb: spread"]["value"] >= 0.5
+            "server1: addresses", "server2: addresses"} <= set(checks)  # fmt: skip
+    assert all(finding["ok"] for finding in checks.values()), checks
+    assert 0.45 < checks["l7-cache: hits"]["value"] < 0.55  # half of the requests are repeated
+    assert result["application"]["hit_ratio"] == checks["l7-cache: hits"]["value"]
+    assert checks["ids: alerts"]["value"] >= 1
+    assert checks["l4-lb: spread"]["value"] >= 0.5
     assert result["application"]["requests"] > 0
     assert result["application"]["errors"] == 0
     assert ("ovs-vswitchd" in result["application"]["cpu"]) == (network == "ovs")
-    said = explained(tmp_path)
-    [compared] = [d for d in said if d["rule"] == "narrowest-vnf"]
+    diagnoses = explained(tmp_path)
+    [compared] = [d for d in diagnoses if d["rule"] == "narrowest-vnf"]
     assert compared["place"].startswith(f"{network}, http ")
-    assert not [d for d in said if d["deployments"]]  # there is but one
+    assert not [d for d in diagnoses if d["deployments"]]  # there is but one
     assert ours() <= before
 
 
@@ -89,7 +89,7 @@ def test_the_hit_ratio_holds_when_more_has_passed_than_a_cache_holds(
     )
     passed_kb = 0
     for result in results(done):
-        found, application = findings(result), result["application"]
+        checks, application = findings(result), result["application"]
         # Of what the servers answered, which count for themselves, none was one of the hot ones.
         asked_kb = application["counters"]["l7-cache"]["misses_fetched"] * object_kb
         seen = [application["counters"][f"server{n}"]["requests"] for n in (1, 2)]
@@ -97,8 +97,8 @@ def test_the_hit_ratio_holds_when_more_has_passed_than_a_cache_holds(
         assert asked_kb == pytest.approx(sum(seen) * object_kb, rel=0.02)
         assert application["hit_ratio_asked"] == 0.3
         assert abs(application["hit_ratio"] - 0.3) < 0.05
-        assert found["l7-cache: hits"]["ok"], found
-        assert found["l7-cache: misses"]["ok"], found
+        assert checks["l7-cache: hits"]["ok"], checks
+        assert checks["l7-cache: misses"]["ok"], checks
     assert passed_kb > 2 * 1024 * memory_mb
 
 
@@ -150,9 +150,9 @@ def test_every_workload_through_routed_vnfs(tmp_path: Path) -> None:
         "- {kind: rr, transport: udp, request: 100}\n"
         "- {kind: pcap, file: c.pcap}\n",
     )
-    found = results(done)
-    by_kind = {result["workload"].split(" ")[0]: result for result in found}
-    if len(found) == 4:
+    by_workload = results(done)
+    by_kind = {result["workload"].split(" ")[0]: result for result in by_workload}
+    if len(by_workload) == 4:
         assert "has no netperf" in done.stderr  # no trixie to be had when the image was built
     else:
         assert by_kind["TCP_RR"]["latency_ns"]["p50"] > 0
@@ -164,19 +164,19 @@ def test_every_workload_through_routed_vnfs(tmp_path: Path) -> None:
     replayed = by_kind["pcap"]
     assert replayed["received"] > 100
     assert replayed["received"] <= replayed["sent"] + 20  # and an ARP or two
-    for result in found:
+    for result in by_workload:
         assert findings(result)["nat: translated"]["ok"]
         assert findings(result)["ip-firewall: accepted"]["ok"]
 
 
 def _both_directions(tcp: dict[str, Any]) -> None:
     """Goodput is iperf3's word; the kernel's counters of both ends are the outside one."""
-    said = tcp["application"]
-    assert said["gbps"] > 0
+    streams = tcp["application"]
+    assert streams["gbps"] > 0
     # Its headers, and what iperf3 says on its own connection.
-    assert said["gbps"] * 0.95 < said["to_servers_gbps"] < said["gbps"] * 1.2
-    assert 0 < said["to_clients_gbps"] < 0.2 * said["gbps"]  # acknowledgements
-    both = said["to_servers_gbps"] + said["to_clients_gbps"]
+    assert streams["gbps"] * 0.95 < streams["to_servers_gbps"] < streams["gbps"] * 1.2
+    assert 0 < streams["to_clients_gbps"] < 0.2 * streams["gbps"]  # acknowledgements
+    both = streams["to_servers_gbps"] + streams["to_clients_gbps"]
     assert tcp["direction"] == "both"
     assert tcp["throughput_gbps_l2"] == pytest.approx(both)
 
@@ -236,9 +236,9 @@ def test_the_engine_is_a_vnf_among_others(tmp_path: Path, link: str) -> None:
         "workload: {kind: http, connections: 4}\nmeasure: {trial: 1 s}\nwarmup: 0 s\n",
     )
     [result] = results(done)
-    found = findings(result)
-    assert all(finding["ok"] for finding in found.values()), found
-    assert found["headrace: forwarded"]["value"] > result["application"]["requests"]
+    checks = findings(result)
+    assert all(finding["ok"] for finding in checks.values()), checks
+    assert checks["headrace: forwarded"]["value"] > result["application"]["requests"]
     assert ours() <= before
 
 
@@ -251,10 +251,10 @@ def test_instances_share_flows_by_their_hash(tmp_path: Path) -> None:
         "workload: {kind: http, connections: 32}\nmeasure: {trial: 1 s}\nwarmup: 0 s\n",
     )
     [result] = results(done)
-    found = findings(result)
-    assert all(finding["ok"] for finding in found.values()), found
+    checks = findings(result)
+    assert all(finding["ok"] for finding in checks.values()), checks
     assert {f"{vnf} {n}" for vnf in ("nat", "router") for n in (1, 2)} <= {
-        check.partition(":")[0].replace(".", " ") for check in found
+        check.partition(":")[0].replace(".", " ") for check in checks
     }
 
 
@@ -271,9 +271,9 @@ def test_an_image_of_the_users_with_ports_and_addresses_of_its_own(tmp_path: Pat
         "chain: [nat, mine]\nmeasure: {trial: 1 s}\nwarmup: 0 s\n",
     )
     [result] = results(done)
-    found = findings(result)
-    assert all(finding["ok"] for finding in found.values()), found
-    assert "10.20.30.120" in found["server1: addresses"]["text"]  # the NAT's, on that network
+    checks = findings(result)
+    assert all(finding["ok"] for finding in checks.values()), checks
+    assert "10.20.30.120" in checks["server1: addresses"]["text"]  # the NAT's, on that network
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")

@@ -227,6 +227,6 @@ def test_what_a_container_takes_is_bounded(tmp_path: Path, victim: Path) -> None
     words = done.stderr.split("took: ")[1].split()
     assert words[:4] == ["/tmp=16MB", "/run=16MB", "/var/tmp=16MB", "/dev/shm=16MB"]
     assert words[4] == "oom=1000"  # what may be ended before anything of the host's
-    made = int(words[5].removeprefix("processes="))
-    assert 100 < made < 2048
+    processes = int(words[5].removeprefix("processes="))
+    assert 100 < processes < 2048
     assert ours() <= before

@@ -52,12 +52,12 @@ def _start(folder: Path, file: Path, bundle: str) -> subprocess.Popen[str]:
         env=environment(folder), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert started.stderr is not None
-    said = ""
+    told = ""
     while not _FIRST.search(line := started.stderr.readline()):
-        said += line
+        told += line
         if not line:
             started.wait()
-            raise AssertionError(f"the run ended before its first deployment: {said}")
+            raise AssertionError(f"the run ended before its first deployment: {told}")
     return started
 
 
@@ -66,8 +66,8 @@ def _lasts(folder: Path, file: Path) -> float:
     with _start(folder, file, "whole") as whole:
         began = time.monotonic()
         assert whole.stderr is not None
-        said = whole.stderr.read()
-    assert whole.returncode == 0, said
+        errors = whole.stderr.read()
+    assert whole.returncode == 0, errors
     return time.monotonic() - began
 
 
@@ -89,12 +89,12 @@ def test_killed_runs_leave_nothing_after_clean(tmp_path: Path) -> None:
             time.sleep(moment)
             alive += victim.poll() is None
             victim.send_signal(signal.SIGKILL)
-        made = tags(tmp_path)
+        own_tags = tags(tmp_path)
         cleaned = headrace(tmp_path, "clean")
         where = f"kill {number}, {moment:.1f} s of {lasts:.1f} (seed {seed}): {cleaned.stdout}"
         print(where)
         assert cleaned.returncode == 0, where + cleaned.stderr
-        assert not {name for name in ours() - before if name[:TAG] in made}, where
+        assert not {name for name in ours() - before if name[:TAG] in own_tags}, where
         assert not processes(tmp_path), where
     assert alive >= kills / 2, f"only {alive} of {kills} runs had not ended when they were killed"
     assert "nothing to clean" in headrace(tmp_path, "clean").stdout
@@ -117,10 +117,10 @@ def test_an_impatient_interrupt_leaves_nothing(tmp_path: Path, share: float) -> 
                 victim.send_signal(signal.SIGINT)
             time.sleep(0.1)
         assert victim.stderr is not None
-        said = victim.stderr.read()
-    assert victim.returncode == 130, said
-    assert "Traceback" not in said
-    assert said.splitlines()[-1].startswith("interrupted"), said
+        errors = victim.stderr.read()
+    assert victim.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert errors.splitlines()[-1].startswith("interrupted"), errors
     assert ours() <= before
     assert not processes(tmp_path)
     assert "nothing to clean" in headrace(tmp_path, "clean").stdout
@@ -134,14 +134,14 @@ def test_the_next_start_removes_what_a_kill_left(tmp_path: Path) -> None:
     with _start(tmp_path, file, "killed") as victim:
         _until(lambda: len(ours() - before) > 5)
         victim.send_signal(signal.SIGKILL)
-    made = tags(tmp_path)
+    own_tags = tags(tmp_path)
     done = run(tmp_path, "name: next\nchain: [nat]\ndeployment: {hosting: appliances}\n"
                "measure: {trial: 1 s}\n")  # fmt: skip
     [result] = results(done)
     assert result["application"]["requests"] > 0
     assert "a run that was killed had left something: " in done.stderr
     assert "removed container hr" in done.stderr
-    assert not {name for name in ours() - before if name[:TAG] in made}
+    assert not {name for name in ours() - before if name[:TAG] in own_tags}
     assert "nothing to clean" in headrace(tmp_path, "clean").stdout
 
 

@@ -52,10 +52,10 @@ def main() -> None:
                 for way, program in ways.items():
                     with running(program):
                         ratios[way].append(overhead.traffic(kind) / without)
-            for way, found in ratios.items():
-                low, _, high = quantiles(found, n=4)
+            for way, of_way in ratios.items():
+                low, _, high = quantiles(of_way, n=4)
                 print(
-                    f"{kind} {way:16} rate with / without: median {median(found):.3f}, "
+                    f"{kind} {way:16} rate with / without: median {median(of_way):.3f}, "
                     f"quartiles {low:.3f} to {high:.3f}, {rounds} rounds",
                     flush=True,
                 )

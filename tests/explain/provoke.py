@@ -31,13 +31,17 @@ NOTHING = "nothing"
 
 def first(condition: Condition, folder: Path) -> str:
     """The first rule named; of an unprovoked chain only what is graver than advice."""
-    found = explain_parts(parts(provoke(condition, folder)))
+    diagnoses = explain_parts(parts(provoke(condition, folder)))
     if condition.rule == NOTHING:
-        found = [d for d in found if d.weight > Weight.ADVICE]
-    if not found:
+        diagnoses = [d for d in diagnoses if d.weight > Weight.ADVICE]
+    if not diagnoses:
         return NOTHING
-    said = found[0]
-    return said.rule if said.place.startswith(condition.place) else f"{said.rule} at {said.place}"
+    foremost = diagnoses[0]
+    return (
+        foremost.rule
+        if foremost.place.startswith(condition.place)
+        else f"{foremost.rule} at {foremost.place}"
+    )
 
 
 def main() -> None:
@@ -51,17 +55,17 @@ def main() -> None:
             p.error(f"condition: {name!r}; allowed: {', '.join(known)}")
     failed = False
     for name in a.condition or known:
-        said: Counter[str] = Counter()
+        rules: Counter[str] = Counter()
         with tempfile.TemporaryDirectory() as folder:
             try:
                 for run in range(a.runs):
-                    said[first(known[name], Path(folder) / str(run))] += 1
+                    rules[first(known[name], Path(folder) / str(run))] += 1
             except CannotProvoke as why:
                 print(f"{name:24} not provoked: {why}", flush=True)
                 continue
-        hits = said[known[name].rule]
+        hits = rules[known[name].rule]
         failed |= hits < math.ceil(0.9 * a.runs)
-        others = ", ".join(f"{r} {n}" for r, n in said.items() if r != known[name].rule)
+        others = ", ".join(f"{r} {n}" for r, n in rules.items() if r != known[name].rule)
         print(
             f"{name:24} {known[name].rule} first in {hits} of {a.runs}"
             f"{f'; else {others}' if others else ''}",

@@ -99,8 +99,8 @@ def datagrams(
                 [*inside, a, *peer, "send", *host, *send], check=True, stdout=subprocess.DEVNULL
             )
             time.sleep(0.5)
-        said: dict[str, float] = json.loads(rx.communicate()[0])
-    return said
+        counts: dict[str, float] = json.loads(rx.communicate()[0])
+    return counts
 
 
 def socket_buffer(folder: Path, lan: Lan) -> Path:
@@ -279,8 +279,8 @@ def bridge_netfilter(folder: Path, lan: Lan) -> Path:
     p = lan.start(s, *HEADRACE, "collect", *options, *out)
     until((folder / "samples/virtual-switch.jsonl").exists)
     lan.inside(a, "ping", "-q", "-f", "-c", "2000", "10.75.0.2")
-    said, _ = p.communicate(timeout=60)
-    assert p.returncode == 0, said
+    printed, _ = p.communicate(timeout=60)
+    assert p.returncode == 0, printed
     return folder / "samples"
 
 

@@ -72,8 +72,8 @@ def send(seconds, host):
 for line in sys.stdin:
     name, *arguments = json.loads(line)
     before = used()
-    said = globals()[name](*arguments)
-    print(json.dumps([said, [b - a for a, b in zip(before, used())]]), flush=True)
+    returned = globals()[name](*arguments)
+    print(json.dumps([returned, [b - a for a, b in zip(before, used())]]), flush=True)
 """
 
 
@@ -99,7 +99,7 @@ class Skipped:
     why: str
 
 
-Found = Agreement | Skipped
+Reading = Agreement | Skipped
 
 
 class Worker:
@@ -116,8 +116,8 @@ class Worker:
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps(what) + "\n")
         self._process.stdin.flush()
-        said, used = json.loads(self._process.stdout.readline())
-        return said or 0, used
+        returned, used = json.loads(self._process.stdout.readline())
+        return returned or 0, used
 
     def end(self) -> None:
         self._process.kill()
@@ -172,18 +172,18 @@ def between(points: Sequence[tuple[int, float]], when: int) -> float | None:
     return None
 
 
-def idle_s(said: str, cpu: int, begin_ns: int, end_ns: int) -> float:
+def idle_s(printed: str, cpu: int, begin_ns: int, end_ns: int) -> float:
     """In the idle task, but for the softirqs that interrupt it."""
     return (
-        grown(said, f"idle[{cpu}]", begin_ns, end_ns)
-        - grown(said, f"idle_softirq[{cpu}]", begin_ns, end_ns)
+        grown(printed, f"idle[{cpu}]", begin_ns, end_ns)
+        - grown(printed, f"idle_softirq[{cpu}]", begin_ns, end_ns)
     ) / 1e9
 
 
-def grown(said: str, name: str, begin_ns: int, end_ns: int) -> float:
-    """Of one of its counts between two instants, straight lines between its prints."""
+def grown(printed: str, name: str, begin_ns: int, end_ns: int) -> float:
+    """How far one of its counts went between two instants, by straight lines between its prints."""
     points: list[tuple[int, int]] = []
-    for line in said.splitlines():
+    for line in printed.splitlines():
         if line.startswith("at "):  # what has not happened yet is not printed
             points.append((int(line[3:]), points[-1][1] if points else 0))
         elif line.startswith(f"@{name}:") and points:
@@ -222,16 +222,16 @@ def group() -> Iterator[Path | None]:
     at = mounts()
     name = f"headrace-readings-{os.getpid()}"
     roots = [at[c] for c in ("cpu", "cpuacct", "memory") if c in at] or [at[""]]
-    made: list[Path] = []
+    groups: list[Path] = []
     try:
         for root in dict.fromkeys(roots):
             (root / name).mkdir()
-            made.append(root / name)
-        yield made[0]
+            groups.append(root / name)
+        yield groups[0]
     except PermissionError:
         yield None
     finally:
-        for path in made:
+        for path in groups:
             for _ in range(100):
                 try:
                     path.rmdir()
@@ -275,7 +275,7 @@ def _unacknowledged(lan: Lan, namespace: str) -> bool:
 
 
 def retransmissions(lan: Lan, namespace: str) -> int:
-    """Of the connections that are there: `retrans:OUTSTANDING/TOTAL`."""
+    """How often the connections there sent a segment again: `retrans:OUTSTANDING/TOTAL`."""
     shown = lan.inside(namespace, "ss", "-tiH", "dst", "10.74.0.2")
     return sum(int(n) for n in re.findall(r"retrans:\d+/(\d+)", shown))
 
@@ -329,12 +329,12 @@ def _kill(p: subprocess.Popen[bytes]) -> None:
     p.communicate()
 
 
-def read_all(folder: Path, seconds: float) -> list[Found]:
+def read_all(folder: Path, seconds: float) -> list[Reading]:
     """`seconds` of each kind of work, several kinds in turn."""
     with ExitStack() as stack:
         lan = stack.enter_context(Lan())
         bridge, a, b = stack.enter_context(bridged(lan))
-        made = stack.enter_context(group())
+        own_group = stack.enter_context(group())
         lan.inside(b, "nft", "table ip t { chain c { type filter hook input priority 0; "
                    "ct state new accept; }; }")  # fmt: skip
         worker = Worker(a)
@@ -343,14 +343,100 @@ def read_all(folder: Path, seconds: float) -> list[Found]:
         stack.callback(there.wait)
         stack.callback(there.kill)
         time.sleep(0.2)
-        if made is not None:
-            join(made.name, worker.pid)
+        if own_group is not None:
+            join(own_group.name, worker.pid)
         targets = Targets(
             processes=(WatchedProcess(name="sender", pid=worker.pid),
                        WatchedProcess(name="receiver", pid=there.pid)),
-            cgroups=(made.name,) if made is not None else (), bridges=(bridge,),
+            cgroups=(own_group.name,) if own_group is not None else (), bridges=(bridge,),
         )  # fmt: skip
         return _readings(folder, seconds, lan, (bridge, a, b), worker, targets)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What was done between which samples, and what others than the collectors counted of it."""
+
+    begin: int
+    after_memory: int
+    end: int
+    flood: tuple[int, int]
+    traced: tuple[int, int]
+    lossy: tuple[int, int]
+    touched: float
+    used: list[float]  # CPU seconds, switches of its own will and not
+    received: int
+    entries: int
+    tracked: int
+    again: int  # segments sent once more
+    stacked: StackTrace | None
+
+
+def _work(
+    sampler: Sampler,
+    seconds: float,
+    lan: Lan,
+    places: tuple[str, str, str],
+    worker: Worker,
+    softirqs: Tracer | None,
+) -> Work:
+    bridge, a, b = places
+    begin = sampler.now()
+    received = device_bytes(b)
+    touched, used_first = worker.do("memory")
+    sampler.now()
+    after_memory = sampler.last_ns
+    _, used_burn = worker.do("burn", seconds / 4)
+    _, used_switch = worker.do("switch", seconds / 4)
+    if softirqs is not None:
+        softirqs.__enter__()
+    traced_begin = time.monotonic_ns()
+    flood_begin = sampler.now()
+    _, used_send = worker.do("send", seconds, "10.74.0.2")
+    sampler.now()
+    flood_end = sampler.last_ns
+    traced_end = time.monotonic_ns()
+    stacked = softirqs.stop() if softirqs is not None else None
+    received = device_bytes(b) - received
+    sampler.now()
+    end = sampler.last_ns
+    entries, tracked = forwarding_entries(bridge), connections(lan, b)
+    lossy_begin = sampler.now()
+    with lossy_talk(lan, a, b, 2):
+        sampler.now()
+        lossy_end = sampler.last_ns
+        again = retransmissions(lan, a)
+    used = [sum(u) for u in zip(used_first, used_burn, used_switch, used_send, strict=True)]
+    return Work(
+        begin, after_memory, end, (flood_begin, flood_end), (traced_begin, traced_end),
+        (lossy_begin, lossy_end), touched, used, received, entries, tracked, again, stacked,
+    )  # fmt: skip
+
+
+def _agree(metric: str, ours: dict[str, float], place: str, other: float, how: str) -> Reading:
+    if place in ours:
+        return Agreement(metric, ours[place], other, how)
+    return Skipped(metric, f"not collected for {place}")
+
+
+def _of_places(folder: Path, work: Work, bridge: str, cgroup: str) -> Iterator[Reading]:
+    w = Windows.of(folder, work.begin, work.end)
+    held = Windows.of(folder, work.begin, work.after_memory).virtualization
+    lossy = Windows.of(folder, *work.lossy).os
+    yield _agree("container's CPU, ns", w.virtualization.change("cgroup_cpu_ns"), cgroup,
+                 work.used[0] * 1e9, "getrusage of its process")  # fmt: skip
+    yield _agree("container's memory, bytes", held.change("cgroup_memory_bytes"), cgroup,
+                 work.touched, "bytes that its process wrote")  # fmt: skip
+    yield _agree("devices' bandwidth, bytes", w.virtualization.change("rx_bytes"),
+                 "receiver/eth0", work.received, "ip -s link")  # fmt: skip
+    yield _agree("forwarding entries", w.virtual_switch.now("bridge_fdb_entries"), bridge,
+                 work.entries, "bridge fdb show")  # fmt: skip
+    yield _agree("switches of a process", w.os.change("process_voluntary_ctxt_switches"),
+                 "sender", work.used[1], "getrusage")  # fmt: skip
+    yield _agree("connections tracked", w.os.now("conntrack_entries"), "receiver",
+                 work.tracked, "conntrack -C")  # fmt: skip
+    yield _agree("retransmissions", lossy.change("tcp_retransmitted_segments"), "sender",
+                 work.again, "ss -ti")  # fmt: skip
 
 
 def _readings(
@@ -360,74 +446,28 @@ def _readings(
     places: tuple[str, str, str],
     worker: Worker,
     targets: Targets,
-) -> list[Found]:
-    bridge, a, b = places
+) -> list[Reading]:
     trace = Trace() if shutil.which("bpftrace") else None
     softirqs = Tracer(["--softirq", "--sample", "0.01"]) if why_not() is None else None
     with Sampler(collectors(targets), folder, PERIOD_S) as sampler:
-        begin = sampler.now()
-        received = device_bytes(b)
-        touched, used_first = worker.do("memory")
-        sampler.now()
-        after_memory = sampler.last_ns
-        _, used_burn = worker.do("burn", seconds / 4)
-        _, used_switch = worker.do("switch", seconds / 4)
-        if softirqs is not None:
-            softirqs.__enter__()
-        traced_begin = time.monotonic_ns()
-        flood_begin = sampler.now()
-        _, used_send = worker.do("send", seconds, "10.74.0.2")
-        sampler.now()
-        flood_end = sampler.last_ns
-        traced_end = time.monotonic_ns()
-        stacked = softirqs.stop() if softirqs is not None else None
-        received = device_bytes(b) - received
-        sampler.now()
-        end = sampler.last_ns
-        entries, tracked = forwarding_entries(bridge), connections(lan, b)
-        lossy_begin = sampler.now()
-        with lossy_talk(lan, a, b, 2):
-            sampler.now()
-            lossy_end = sampler.last_ns
-            again = retransmissions(lan, a)
+        work = _work(sampler, seconds, lan, places, worker, softirqs)
     counted = trace.end() if trace is not None else ""
-    w = Windows.of(folder, begin, end)
-    used = [sum(u) for u in zip(used_first, used_burn, used_switch, used_send, strict=True)]
-    found: list[Found] = []
-
-    def agree(metric: str, ours: dict[str, float], place: str, other: float, how: str) -> None:
-        if place in ours:
-            found.append(Agreement(metric, ours[place], other, how))
-        else:
-            found.append(Skipped(metric, f"not collected for {place}"))
-
-    cgroup = targets.cgroups[0] if targets.cgroups else ""
-    held = Windows.of(folder, begin, after_memory).virtualization.change("cgroup_memory_bytes")
-    agree("container's CPU, ns", w.virtualization.change("cgroup_cpu_ns"), cgroup,
-          used[0] * 1e9, "getrusage of its process")  # fmt: skip
-    agree("container's memory, bytes", held, cgroup, touched, "bytes that its process wrote")
-    agree("devices' bandwidth, bytes", w.virtualization.change("rx_bytes"), "receiver/eth0",
-          received, "ip -s link")  # fmt: skip
-    agree("forwarding entries", w.virtual_switch.now("bridge_fdb_entries"), bridge,
-          entries, "bridge fdb show")  # fmt: skip
-    own = w.os.change("process_voluntary_ctxt_switches")
-    agree("switches of a process", own, "sender", used[1], "getrusage")
-    agree("connections tracked", w.os.now("conntrack_entries"), "receiver", tracked,
-          "conntrack -C")  # fmt: skip
-    lossy = Windows.of(folder, lossy_begin, lossy_end).os.change("tcp_retransmitted_segments")
-    agree("retransmissions", lossy, "sender", again, "ss -ti")
-    found += _machine_wide(w.os, counted, begin, end)
+    w = Windows.of(folder, work.begin, work.end)
+    readings = [
+        *_of_places(folder, work, places[0], targets.cgroups[0] if targets.cgroups else ""),
+        *_machine_wide(w.os, counted, work.begin, work.end),
+    ]
     if counted:
-        found += cores(w.hardware, counted, begin, end)
-    if counted and stacked is not None:
-        other = grown(counted, "softirq", traced_begin, traced_end) / 1e9
-        found.append(Agreement("softirq time traced, s", softirq_s(stacked), other,
-                               "bpftrace, from entry to exit"))  # fmt: skip
-    found += _of_cores(Windows.of(folder, flood_begin, flood_end), stacked)
-    return found
+        readings += cores(w.hardware, counted, work.begin, work.end)
+    if counted and work.stacked is not None:
+        other = grown(counted, "softirq", *work.traced) / 1e9
+        readings.append(Agreement("softirq time traced, s", softirq_s(work.stacked), other,
+                                  "bpftrace, from entry to exit"))  # fmt: skip
+    readings += _of_cores(Windows.of(folder, *work.flood), work.stacked)
+    return readings
 
 
-def cores(hardware: Window, counted: str, begin: int, end: int) -> Iterator[Found]:
+def cores(hardware: Window, counted: str, begin: int, end: int) -> Iterator[Reading]:
     """Idle together; and busy, each, which may be little."""
     how = "bpftrace, from switch to switch"
     window = (end - begin) / 1e9
@@ -447,7 +487,7 @@ def softirq_s(stacked: StackTrace) -> float:
     return sum(v.time_ns for cpu in stacked.softirq for v in cpu.vectors.values()) / 1e9
 
 
-def _machine_wide(os_window: Window, counted: str, begin: int, end: int) -> Iterator[Found]:
+def _machine_wide(os_window: Window, counted: str, begin: int, end: int) -> Iterator[Reading]:
     for metric, key, name in (
         ("system calls", "system_calls", "calls"),
         ("context switches", "context_switches", "switches"),
@@ -462,7 +502,7 @@ def _machine_wide(os_window: Window, counted: str, begin: int, end: int) -> Iter
             yield Agreement(metric, os_window.total(key), other, "bpftrace count()")
 
 
-def _of_cores(flood: Windows, stacked: StackTrace | None) -> Iterator[Found]:
+def _of_cores(flood: Windows, stacked: StackTrace | None) -> Iterator[Reading]:
     metric = "softirqs by vector, s"
     if stacked is None:
         yield Skipped(metric, why_not() or "")
@@ -471,9 +511,9 @@ def _of_cores(flood: Windows, stacked: StackTrace | None) -> Iterator[Found]:
     yield Agreement(metric, ours, softirq_s(stacked), "the stack tracer's")
 
 
-def show(found: list[Found]) -> bool:
+def show(readings: list[Reading]) -> bool:
     """Whether all agree."""
-    for f in found:
+    for f in readings:
         if isinstance(f, Skipped):
             print(f"{f.metric:28} skipped: {f.why}")
             continue
@@ -482,7 +522,7 @@ def show(found: list[Found]) -> bool:
             f"{f.metric:28} {f.ours:16.6g}  {f.other:16.6g} ({f.how})  {f.apart:.2%} apart, "
             f"goal {GOAL:.0%}: {verdict}"
         )
-    return all(f.within for f in found if isinstance(f, Agreement))
+    return all(f.within for f in readings if isinstance(f, Agreement))
 
 
 def main() -> None:
@@ -490,8 +530,8 @@ def main() -> None:
     p.add_argument("--seconds", type=float, default=100, help="of traffic; default 100")
     a = p.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = read_all(Path(folder), a.seconds)
-    sys.exit(not show(found))
+        readings = read_all(Path(folder), a.seconds)
+    sys.exit(not show(readings))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from readings import Agreement, Found, Skipped, Trace, between, cores, grown, show, softirq_s
+from readings import Agreement, Reading, Skipped, Trace, between, cores, grown, show, softirq_s
 
 from headrace.collect.layers import Windows
 from headrace.collect.stack.result import StackTrace
@@ -123,17 +123,17 @@ class Perf:
         """What each event has counted, so far, at each time."""
         self._process.send_signal(2)
         self._process.wait()
-        found: dict[str, Points] = {event: [(self.began_ns, 0.0)] for event in self.EVENTS}
+        by_event: dict[str, Points] = {event: [(self.began_ns, 0.0)] for event in self.EVENTS}
         for line in self._file.read_text().splitlines():
             fields = line.split(",")
-            if len(fields) > 3 and fields[3] in found and fields[1].isdigit():
-                points = found[fields[3]]
+            if len(fields) > 3 and fields[3] in by_event and fields[1].isdigit():
+                points = by_event[fields[3]]
                 when = self.began_ns + int(float(fields[0]) * 1e9)
                 points.append((when, points[-1][1] + int(fields[1])))
-        return found
+        return by_event
 
 
-def read(folder: Path, seconds: float, network: str, probed: bool) -> list[Found]:
+def read(folder: Path, seconds: float, network: str, probed: bool) -> list[Reading]:
     """`probed`: with bpftrace beside it, whose own probes take some of the time in softirqs; else
     these are compared."""
     folder.mkdir()
@@ -174,7 +174,7 @@ def read(folder: Path, seconds: float, network: str, probed: bool) -> list[Found
     ]
 
 
-def _application(result: Result) -> Iterator[Found]:
+def _application(result: Result) -> Iterator[Reading]:
     """Clients' and servers' counts are of different programs; a closed loop's mean latency is its
     connections over its rate (Little's law)."""
     application, latency = result.application, result.latency_ns
@@ -185,7 +185,7 @@ def _application(result: Result) -> Iterator[Found]:
     yield Agreement("request latency, ns", latency.mean, mean, "connections / rate")
 
 
-def _virtualization(w: Windows, grew: Callable[[str], float]) -> Iterator[Found]:
+def _virtualization(w: Windows, grew: Callable[[str], float]) -> Iterator[Reading]:
     used = w.virtualization.change("cgroup_cpu_ns")
     for node in ("l7-cache", "l4-lb", "server1", "ids"):  # whose processes are there to the end
         how = "its threads' schedstat"
@@ -202,7 +202,7 @@ def _virtualization(w: Windows, grew: Callable[[str], float]) -> Iterator[Found]
 
 def _switch_agrees(
     w: Windows, network: str, grew: Callable[[str], float], now: Callable[[str], float]
-) -> Iterator[Found]:
+) -> Iterator[Reading]:
     if network != "ovs":
         yield Skipped("switch", "the kernel's bridge has no process and no flows")
         return
@@ -213,7 +213,7 @@ def _switch_agrees(
     yield Agreement("switch CPU, s", ours, grew("switch"), "its threads' schedstat")
 
 
-def _system(w: Windows, counted: str, begin: int, end: int) -> Iterator[Found]:
+def _system(w: Windows, counted: str, begin: int, end: int) -> Iterator[Reading]:
     for metric, key, name in (
         ("system calls", "system_calls", "calls"),
         ("context switches", "context_switches", "switches"),
@@ -223,8 +223,8 @@ def _system(w: Windows, counted: str, begin: int, end: int) -> Iterator[Found]:
     yield from cores(w.hardware, counted, begin, end)
 
 
-def _softirqs(samples: Path) -> Iterator[Found]:
-    """Of the trial, which alone was traced."""
+def _softirqs(samples: Path) -> Iterator[Reading]:
+    """The softirqs of the trial, which alone was traced."""
     (t,) = trial_times(samples)
     stack = samples / stack_file(t.trial)
     if not stack.is_file():
@@ -236,7 +236,7 @@ def _softirqs(samples: Path) -> Iterator[Found]:
     yield Agreement("softirqs by vector, s", ours, softirq_s(traced), "the stack tracer's")
 
 
-def _pmu(w: Windows, events: dict[str, Points], begin: int, end: int) -> Iterator[Found]:
+def _pmu(w: Windows, events: dict[str, Points], begin: int, end: int) -> Iterator[Reading]:
     ours = {key: w.hardware.total(key) for key in ("cycles", "instructions", "cache_misses")}
     if not events or not ours["cycles"]:
         yield Skipped("IPC, cache misses", "no perf here, or no PMU")
@@ -255,12 +255,12 @@ def main() -> None:
     if shutil.which("bpftrace") is None:
         sys.exit("readings_chain.py: bpftrace: not found; `apt-get install bpftrace`")
     with tempfile.TemporaryDirectory() as folder:
-        found = [
+        readings = [
             one
             for probed in (True, False)
             for one in read(Path(folder) / f"probed-{probed}", a.seconds, a.network, probed)
         ]
-    sys.exit(not show(found))
+    sys.exit(not show(readings))
 
 
 if __name__ == "__main__":

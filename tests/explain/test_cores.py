@@ -26,13 +26,13 @@ pytestmark = pytest.mark.needs_root
 
 @pytest.fixture
 def hardware() -> Iterator[Hardware]:
-    made = Hardware(Targets())
+    collector = Hardware(Targets())
     try:
-        if why := made.absent().get("cpu_idle_ns"):
+        if why := collector.absent().get("cpu_idle_ns"):
             pytest.skip(why)
-        yield made
+        yield collector
     finally:
-        made.close()
+        collector.close()
 
 
 def watched(hardware: Hardware, folder: Path, command: list[str]) -> Window:
@@ -83,8 +83,8 @@ def test_it_ends_with_the_lab(hardware: Hardware) -> None:
         "clock = CoreClock()\nassert list(clock.read())\n"
         "print(clock._process.pid, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    pid = int(said.stdout)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    pid = int(ended.stdout)
     for _ in range(100):
         if not Path(f"/proc/{pid}").exists():
             return
@@ -94,13 +94,13 @@ def test_it_ends_with_the_lab(hardware: Hardware) -> None:
 
 @pytest.fixture
 def clock() -> Iterator[cores.CoreClock]:
-    made = cores.core_clock()
+    own = cores.core_clock()
     try:
-        if made.refused:
-            pytest.skip(made.refused)
-        yield made
+        if own.refused:
+            pytest.skip(own.refused)
+        yield own
     finally:
-        made.close()
+        own.close()
 
 
 def grown(before: dict[int, cores.Spent], after: dict[int, cores.Spent]) -> dict[int, cores.Spent]:

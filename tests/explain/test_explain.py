@@ -86,8 +86,8 @@ def test_evidence_has_the_figures(provoked: Callable[[str], Path]) -> None:
     assert "0.02 CPUs" in first.evidence[0]
     first = diagnose(provoked("small socket buffer"))[0]
     assert (first.place, first.weight) == ("receiver", Weight.LOSS)
-    found = diagnose(provoked("MTU mismatch"))
-    assert any("became 300 datagrams" in t for d in found for t in d.evidence)
+    diagnoses = diagnose(provoked("MTU mismatch"))
+    assert any("became 300 datagrams" in t for d in diagnoses for t in d.evidence)
 
 
 def test_nothing_is_claimed_of_light_traffic(tmp_path: Path, lan: Lan) -> None:

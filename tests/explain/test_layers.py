@@ -49,8 +49,8 @@ def page_of(layers: Layers, title: str = "") -> str:
     return render(Document("t", sections=(Section(title, blocks=tuple(shown(layers))),)))
 
 
-def by_name(found: list[LayerFigure], layer: str, name: str) -> LayerFigure:
-    return next(f for f in found if (f.layer, f.name) == (layer, name))
+def by_name(all_figures: list[LayerFigure], layer: str, name: str) -> LayerFigure:
+    return next(f for f in all_figures if (f.layer, f.name) == (layer, name))
 
 
 def received(namespace: str) -> int:
@@ -75,12 +75,12 @@ def test_a_trials_figures_agree_with_other_readings(tmp_path: Path, lan: Lan) ->
                 work.communicate(b"\n")
                 after, seconds = received(a), time.monotonic() - began
     (trial,) = json.loads((folder / TRIALS).read_text())
-    found = figures(
+    all_figures = figures(
         Windows.of(folder, trial["begin_ns"], trial["end_ns"]), Goodput(1.0, 0.002), None
     )
-    assert [f.name for f in found] == NAMES
+    assert [f.name for f in all_figures] == NAMES
     window = (trial["end_ns"] - trial["begin_ns"]) / 1e9
-    bandwidth = by_name(found, "virtualization", "virtual devices' bandwidth")
+    bandwidth = by_name(all_figures, "virtualization", "virtual devices' bandwidth")
     # Of the same bytes; the window is longer by the samples at its ends.
     assert bandwidth.value is not None
     assert after - before > 3_000_000
@@ -88,13 +88,13 @@ def test_a_trials_figures_agree_with_other_readings(tmp_path: Path, lan: Lan) ->
         folder, trial["begin_ns"], trial["end_ns"]
     ).virtualization.seconds / 8e-9  # fmt: skip
     assert got == pytest.approx(after - before, rel=0.02)
-    calls = by_name(found, "os", "system calls")
+    calls = by_name(all_figures, "os", "system calls")
     if calls.value is None:
         assert calls.absent
     else:
         assert calls.value * window >= CALLS * 0.98
     assert window >= seconds
-    for f in found:
+    for f in all_figures:
         assert f.value is not None or f.absent, f.name
 
 
@@ -114,7 +114,7 @@ def test_what_cannot_be_traced_is_said_and_ends_nothing(
 
 
 def test_places_are_of_the_trial_that_is_named() -> None:
-    """Of two trials the median is neither's, and each place belongs to one of them."""
+    """The median of two trials is neither's, and each place belongs to one of them."""
 
     def one(value: float | None, detail: str) -> list[LayerFigure]:
         return [LayerFigure("virtualization", "CPU", value, "CPUs", detail, absent="gone")]

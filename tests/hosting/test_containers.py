@@ -57,13 +57,13 @@ def image(engine_binary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def groups() -> cgroups.Hierarchy:
     """Where control groups are made here."""
     try:
-        made = cgroups.make("run-probe")
+        own = cgroups.make("run-probe")
     except HeadraceError as why:
         pytest.skip(str(why))
-    cgroups.remove(made.name)
-    found = cgroups.find()
-    assert found is not None
-    return found
+    cgroups.remove(own.name)
+    tree = cgroups.find()
+    assert tree is not None
+    return tree
 
 
 def run(folder: Path, engine: Path, text: str) -> None:
@@ -225,7 +225,7 @@ def test_killed_run(engine_binary: Path, tmp_path: Path, image: None) -> None:
 
 
 def containers(status: str | None = None) -> list[str]:
-    """Of hosted chains, by name."""
+    """The names of hosted chains' containers."""
     only = [] if status is None else ["--filter", f"status={status}"]
     listing = ["podman", "ps", "--all", *only, "--format", "{{.Names}}"]
     names = subprocess.run(listing, capture_output=True, text=True, check=True).stdout.split()

@@ -57,11 +57,11 @@ def run(folder: Path, engine: Path, text: str, attempts: int = ATTEMPTS) -> dict
             "run", "spec.yaml", "--out", "b", "--json", folder=folder, engine=engine, timeout=900
         )
         assert state_left(folder) == []
-        found: dict[str, Any] = valid("run", done.stdout) if done.returncode == 0 else {}
-        if found and not any(result["loss_ratio"] for result in found["results"]):
+        printed: dict[str, Any] = valid("run", done.stdout) if done.returncode == 0 else {}
+        if printed and not any(result["loss_ratio"] for result in printed["results"]):
             break
     assert done.returncode == 0, done.stderr
-    return found
+    return printed
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ measure: {loads: [20000], trial: 4}
 
 def engines_of(folder: Path) -> list[int]:
     """VNFs' engines of a run that this folder began."""
-    found = []
+    engines = []
     for cmdline in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             words = cmdline.read_bytes().decode(errors="replace").split("\0")
@@ -255,8 +255,8 @@ def engines_of(folder: Path) -> list[int]:
                 and "--plan" in words
                 and words[words.index("--plan") + 1].endswith("v1/plan.json")
             ):
-                found.append(int(cmdline.parent.name))
-    return found
+                engines.append(int(cmdline.parent.name))
+    return engines
 
 
 def test_a_vnf_that_stood_still_is_told(engine_binary: Path, tmp_path: Path) -> None:
@@ -278,9 +278,9 @@ def test_a_vnf_that_stood_still_is_told(engine_binary: Path, tmp_path: Path) -> 
     assert run.returncode == 0, err
     [result] = json.loads(out)["results"]
     assert result["lost"] > 0.05 * result["sent"]
-    [found] = [f for f in result["audit"]["findings"] if f["check"] == "standstill"]
-    assert not found["ok"] and found["text"].startswith("VNF vnf1.1's lcore")
-    assert found["value"] == pytest.approx(0.3 / 4.3, abs=0.03)
+    [finding] = [f for f in result["audit"]["findings"] if f["check"] == "standstill"]
+    assert not finding["ok"] and finding["text"].startswith("VNF vnf1.1's lcore")
+    assert finding["value"] == pytest.approx(0.3 / 4.3, abs=0.03)
     assert result["audit"]["verdict"] != "ok"
     assert all(one["unknown"] == 0 for one in result["accounts"])
 

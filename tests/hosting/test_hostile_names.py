@@ -24,21 +24,21 @@ _FORK = multiprocessing.get_context("fork")
 NAMES = (b"a\x1cb", b"\xc2\x85x", b"\xe2\x80\xa8y", b"c\x1b[2J", b"\xff\xfe", b"a}b{c")
 
 
-def _makes(names: list[bytes], made: threading.Event, ended: threading.Event) -> None:
+def _makes(names: list[bytes], all_there: threading.Event, ended: threading.Event) -> None:
     assert ctypes.CDLL(None).unshare(_CLONE_NEWNET) == 0
     batch = b"".join(b"link add name %s type veth peer name %s.\n" % (n, n) for n in names)
     subprocess.run(["ip", "-batch", "-"], input=batch, check=True)
-    made.set()
+    all_there.set()
     ended.wait(120)
 
 
 @contextmanager
 def _vnf(names: list[bytes]) -> Iterator[int]:
-    made, ended = _FORK.Event(), _FORK.Event()
-    process = _FORK.Process(target=_makes, args=(names, made, ended))
+    all_there, ended = _FORK.Event(), _FORK.Event()
+    process = _FORK.Process(target=_makes, args=(names, all_there, ended))
     process.start()
     try:
-        assert made.wait(60)
+        assert all_there.wait(60)
         assert process.pid is not None
         yield process.pid
     finally:

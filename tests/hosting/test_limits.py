@@ -46,10 +46,10 @@ measure: {{loads: [{LOW}, {HIGH}], trial: 1, drain: 0.5}}
     )
     done = headrace("run", "spec.yaml", "--out", "b", folder=folder, engine=engine, timeout=300)
     assert done.returncode == 0, done.stderr
-    found: dict[str, list[Result]] = {}
+    by_name: dict[str, list[Result]] = {}
     for one in Bundle(folder / "b").results():
-        found.setdefault(one.execution, []).append(one)
-    return found
+        by_name.setdefault(one.execution, []).append(one)
+    return by_name
 
 
 @pytest.mark.parametrize(
@@ -82,14 +82,14 @@ def test_a_limit_is_kept_and_named(
     remedy: str,
 ) -> None:
     for _ in range(ATTEMPTS):  # the machine may pause for longer than queues hold
-        found = measured(tmp_path, engine_binary, hosting, network, list(shares))
+        by_name = measured(tmp_path, engine_binary, hosting, network, list(shares))
         if all(
             low.loss_ratio == 0 and high.throughput_pps > (1 - CLOSE) * shares[name] * LIMIT_PPS
-            for name, (low, high) in found.items()
+            for name, (low, high) in by_name.items()
         ):
             break
     for execution, share in shares.items():
-        low, high = found[execution]
+        low, high = by_name[execution]
         if high.sent_pps < 1.2 * LIMIT_PPS:
             pytest.skip(f"the machine made {high.sent_pps:.0f} of {HIGH} packets/s only")
         assert high.throughput_pps == pytest.approx(share * LIMIT_PPS, rel=CLOSE)
@@ -102,8 +102,8 @@ def test_a_limit_is_kept_and_named(
         assert (limit.kind, limit.gbps, limit.dropped) == (kind, GBPS, high.lost)
         assert limit.used >= 0.97
         assert low.limits[0].used == pytest.approx(LOW / LIMIT_PPS / share, rel=CLOSE)
-    said = report(tmp_path, engine_binary)
-    assert [one["headline"] for one in said] == [named] * len(shares)
+    bottlenecks = report(tmp_path, engine_binary)
+    assert [one["headline"] for one in bottlenecks] == [named] * len(shares)
     first = explained(tmp_path, engine_binary)
     assert first and {one["text"] for one in first} >= {named}
     for one in first:
@@ -116,15 +116,15 @@ def test_a_limit_is_kept_and_named(
 def report(folder: Path, engine: Path) -> list[dict[str, Any]]:
     done = headrace("report", "b", "--json", folder=folder, engine=engine)
     assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)["bottlenecks"]
-    return found
+    bottlenecks: list[dict[str, Any]] = json.loads(done.stdout)["bottlenecks"]
+    return bottlenecks
 
 
 def explained(folder: Path, engine: Path) -> list[dict[str, Any]]:
     done = headrace("explain", "b", "--json", folder=folder, engine=engine)
     assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return [one for one in found if one["rule"] == "limit-reached"]
+    diagnoses: list[dict[str, Any]] = json.loads(done.stdout)
+    return [one for one in diagnoses if one["rule"] == "limit-reached"]
 
 
 def test_what_the_deployment_refuses_is_not_advised(engine_binary: Path, tmp_path: Path) -> None:
@@ -142,8 +142,8 @@ measure: {{loads: [{HIGH}, 60000], trial: 1, drain: 0.5}}
     done = headrace("run", "spec.yaml", "--out", "b", folder=tmp_path, engine=engine_binary)
     assert done.returncode == 0, done.stderr
     done = headrace("explain", "b", "--json", folder=tmp_path, engine=engine_binary)
-    found = json.loads(done.stdout)
-    slow = [one for one in found if one["rule"] in ("slow-nf", "slow-segment")]
+    diagnoses = json.loads(done.stdout)
+    slow = [one for one in diagnoses if one["rule"] in ("slow-nf", "slow-segment")]
     assert "replicas" not in done.stdout
     if slow:  # else this machine held it up, and that is what is said
         assert all(ADVICE in one["remedy"] or "lcores.traffic" in one["remedy"] for one in slow)

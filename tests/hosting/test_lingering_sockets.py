@@ -74,7 +74,7 @@ def after_ready(peer: Peer, rights: Rights) -> None:
 
 
 def before_it_is_let_in(peer: Peer, rights: Rights) -> None:
-    """Of many that come at once, the last ones have said all before the host looks."""
+    """The last of many that come at once have said all before the host looks."""
     for _ in range(20):
         second = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         second.setblocking(False)

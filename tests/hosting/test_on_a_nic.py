@@ -63,6 +63,6 @@ def test_what_does_not_go_together(
 def test_no_such_nic(engine_binary: Path, tmp_path: Path) -> None:
     if physical_functions():
         pytest.skip("this machine has a NIC with virtual functions: make test-vm-sriov uses one")
-    said = refusal(tmp_path, engine_binary, spec())
-    assert NO_NIC in said and "allowed here: veb, vepa" in said
+    problem = refusal(tmp_path, engine_binary, spec())
+    assert NO_NIC in problem and "allowed here: veb, vepa" in problem
     assert "deployment.pf: got 'lo'" in refusal(tmp_path, engine_binary, spec(more="pf: lo"))

@@ -89,7 +89,7 @@ def send(host: Engine, packets: int, rate_pps: int = 20000) -> dict[str, Any]:
 def test_every_packet_comes_back(
     start_engine: Start, cpus: list[int], tmp_path: Path, wait: str
 ) -> None:
-    """Of all lengths, in order, whatever the VNF does when it has nothing to do."""
+    """Packets have all lengths and keep their order, whatever the VNF does when it has none."""
     socket = tmp_path / "vf.sock"
     with (
         start_engine(host_plan(cpus[0], socket, [64, 65, 777, 1518])) as host,

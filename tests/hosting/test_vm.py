@@ -62,12 +62,12 @@ def run(folder: Path, engine: Path, text: str) -> list[dict[str, Any]]:
             "run", "spec.yaml", "--out", "b", "--json", folder=folder, engine=engine, timeout=900
         )
         assert state_left(folder) == []
-        found = json.loads(done.stdout)["results"] if done.returncode == 0 else []
-        if found and not any(result["loss_ratio"] for result in found):
+        all_results = json.loads(done.stdout)["results"] if done.returncode == 0 else []
+        if all_results and not any(result["loss_ratio"] for result in all_results):
             break
     assert done.returncode == 0, done.stderr
-    assert found and not any(result["loss_ratio"] for result in found)
-    return list(found)
+    assert all_results and not any(result["loss_ratio"] for result in all_results)
+    return list(all_results)
 
 
 def passed(folder: Path) -> dict[str, int]:
@@ -83,13 +83,13 @@ def passed(folder: Path) -> dict[str, int]:
     assert {"hosting-vm", "accel-tcg"} <= set(labels)
     assert "emulated" in {finding["check"] for finding in audit["findings"]}
     assert audit["verdict"] != "ok"
-    found = {
+    packets = {
         r["segment"]: int(r["packets_in"])
         for r in counters["replicas"]
         if r["segment"].startswith("vnf")
     }
-    assert {s["name"] for s in segments if s["hosting"] == "vm"} == set(found)
-    return found | {"sink": int(received)}
+    assert {s["name"] for s in segments if s["hosting"] == "vm"} == set(packets)
+    return packets | {"sink": int(received)}
 
 
 @pytest.mark.slow
@@ -185,15 +185,15 @@ def test_a_search_finds_what_passes_without_loss(
 
 def machines() -> set[int]:
     """QEMUs with VNFs of headrace's on this machine."""
-    found = set()
+    pids = set()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
         if b"qemu-system" in words[0] and any(w.startswith(b"headrace-vnf") for w in words):
-            found.add(int(folder.name))
-    return found
+            pids.add(int(folder.name))
+    return pids
 
 
 @pytest.mark.slow

@@ -59,8 +59,8 @@ def test_a_pod_that_answers_without_end_is_bounded(cluster: OwnCluster, tmp_path
         slow, seconds = answers.pop("sh -c while :; do echo; sleep 0.1; done")
         assert slow == "p: sh did not end in 20 s"
         assert seconds < 30
-        for command, (said, seconds) in answers.items():
-            assert said == f"p: {command.split()[0]} {MOST}"
+        for command, (problem, seconds) in answers.items():
+            assert problem == f"p: {command.split()[0]} {MOST}"
             assert seconds < 60
         assert peak_mb < 300
     finally:

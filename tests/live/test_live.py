@@ -55,9 +55,9 @@ class Live:
         return {(s.name, *sorted(s.labels.values())): s.value for f in families for s in f.samples}
 
     def sums(self, name: str, *labels: str) -> float:
-        """Of a metric, with these labels' values among its own."""
-        found = [v for key, v in self.samples().items() if key[0] == name and {*labels} <= {*key}]
-        return sum(found)
+        """The sum of a metric over those that have these labels' values among their own."""
+        values = [v for key, v in self.samples().items() if key[0] == name and {*labels} <= {*key}]
+        return sum(values)
 
 
 @contextlib.contextmanager
@@ -70,18 +70,18 @@ def run(folder: Path, engine: Path, spec: str) -> Iterator[Live]:
     ) as process:  # fmt: skip
         assert process.stderr is not None
         try:
-            said = ""
+            told = ""
             for line in process.stderr:
-                said += line
-                if found := re.fullmatch(r"live: (http://127\.0\.0\.1:\d+/)\n", line):
+                told += line
+                if match := re.fullmatch(r"live: (http://127\.0\.0\.1:\d+/)\n", line):
                     break
             else:
-                pytest.fail(said)
-            yield Live(process, found[1])
+                pytest.fail(told)
+            yield Live(process, match[1])
         finally:
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=120)
-    port = int(found[1].rsplit(":", 1)[1].strip("/"))
+    port = int(match[1].rsplit(":", 1)[1].strip("/"))
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=5)
     assert state_left(folder) == []
@@ -93,12 +93,12 @@ def spec(deployment: str, seconds: int = 30) -> str:
 
 def frames(live: Live, view: str, count: int) -> list[dict[str, Any]]:
     with urllib.request.urlopen(f"{live.url}events?view={view}", timeout=30) as events:
-        found: list[dict[str, Any]] = []
-        while len(found) < count:
+        parsed: list[dict[str, Any]] = []
+        while len(parsed) < count:
             line = events.readline().decode()
             if line.startswith("data: "):
-                found.append(json.loads(line[6:]))
-        return found
+                parsed.append(json.loads(line[6:]))
+        return parsed
 
 
 def timed(live: Live) -> tuple[float, dict[tuple[str, ...], float]]:
@@ -197,8 +197,8 @@ def asked(server: str, expression: str) -> list[Any]:
     with urllib.request.urlopen(f"{server}/api/v1/query?{query}", timeout=30) as answer:
         reply = json.load(answer)
     assert reply["status"] == "success", expression
-    found: list[Any] = reply["data"]["result"]
-    return found
+    series: list[Any] = reply["data"]["result"]
+    return series
 
 
 @pytest.mark.slow

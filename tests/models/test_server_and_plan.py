@@ -89,11 +89,11 @@ def test_a_short_profile(home: Path, engine_binary: Path) -> None:
         engine=engine_binary,
     )
     assert done.returncode == 0, done.stderr
-    made = Profile.model_validate(valid("profile", done.stdout))
-    assert made.params == {"table_reads": 1}
-    assert [p.settings.state for p in made.points if p.sweep == "state"] == [100, 1000]
-    assert all(p.cost.nf.median > 0 and p.cost.rx.median > 0 for p in made.points)
-    assert (made.pmu is None) == (made.pmu_absent is not None)
+    profile = Profile.model_validate(valid("profile", done.stdout))
+    assert profile.params == {"table_reads": 1}
+    assert [p.settings.state for p in profile.points if p.sweep == "state"] == [100, 1000]
+    assert all(p.cost.nf.median > 0 and p.cost.rx.median > 0 for p in profile.points)
+    assert (profile.pmu is None) == (profile.pmu_absent is not None)
     stored = json.loads((home / "home/profiles/delay.json").read_text())
     assert stored["nf"] == "delay"
     assert "<svg" in (home / "home/profiles/delay.html").read_text()
@@ -120,11 +120,11 @@ def test_a_plan_for_latency_out_of_stored_profiles(home: Path, engine_binary: Pa
         engine=engine_binary,
     )
     assert done.returncode == 0, done.stderr
-    [made] = [ChainPlan.model_validate(one) for one in valid("plan", done.stdout)]
-    assert (made.aim, made.costs, made.rate_pps) == ("latency", "profiles", 50e3)
-    best = made.layout("best")
+    [plan] = [ChainPlan.model_validate(one) for one in valid("plan", done.stdout)]
+    assert (plan.aim, plan.costs, plan.rate_pps) == ("latency", "profiles", 50e3)
+    best = plan.layout("best")
     assert best.predicted_latency_us and best.measured_latency_us
-    for one in made.layouts:
+    for one in plan.layouts:
         assert one.predicted_latency_us is None or (
             best.predicted_latency_us <= one.predicted_latency_us * (1 + 1e-9)
         )
@@ -170,22 +170,22 @@ def planned(
             engine=engine_binary,
         )
     assert done.returncode == 0, done.stderr
-    [made] = [ChainPlan.model_validate(one) for one in valid("plan", done.stdout)]
-    return home, made
+    [plan] = [ChainPlan.model_validate(one) for one in valid("plan", done.stdout)]
+    return home, plan
 
 
 def test_a_plan_that_is_verified(planned: tuple[Path, ChainPlan]) -> None:
-    home, made = planned
-    assert made.bound_pps >= made.layout("best").predicted_pps * (1 - 1e-9)
-    for one in made.layouts:
+    home, plan = planned
+    assert plan.bound_pps >= plan.layout("best").predicted_pps * (1 - 1e-9)
+    for one in plan.layouts:
         assert [f for s in one.segments for f in s.functions] == ["l3fwd", "monitor"]
         assert one.measured_pps and one.measured_pps > 0
-        assert made.reference is not None and one.elsewhere == (one.paced_pps is None)
+        assert plan.reference is not None and one.elsewhere == (one.paced_pps is None)
         if one.paced_pps is None:
             continue
         # The pace is of the same rounds: what it makes of a rate lies among the rounds' own.
-        low = one.measured_min_pps * made.reference.then_pps / made.reference.now_max_pps
-        high = one.measured_max_pps * made.reference.then_pps / made.reference.now_min_pps
+        low = one.measured_min_pps * plan.reference.then_pps / plan.reference.now_max_pps
+        high = one.measured_max_pps * plan.reference.then_pps / plan.reference.now_min_pps
         assert low <= one.paced_pps * (1 + 1e-9) and one.paced_pps <= high * (1 + 1e-9)
     assert (home / "plan.html").read_text().count("<table") >= 2
     assert state_left(home) == []
@@ -193,11 +193,11 @@ def test_a_plan_that_is_verified(planned: tuple[Path, ChainPlan]) -> None:
 
 def test_a_plan_is_a_spec_that_runs(planned: tuple[Path, ChainPlan], engine_binary: Path) -> None:
     """What was chosen runs on packets, where the plan says, from another folder than the spec's."""
-    home, made = planned
+    home, plan = planned
     elsewhere = home / "elsewhere"
-    assert [f.share for f in made.functions] == pytest.approx([1, 0.5], abs=0.01)
+    assert [f.share for f in plan.functions] == pytest.approx([1, 0.5], abs=0.01)
     # The layout that the spec has is priced beside the others, and is none that costs came from.
-    assert [s.lcores for s in made.layout("given").segments] == [(0,), (1,)]
+    assert [s.lcores for s in plan.layout("given").segments] == [(0,), (1,)]
     done = headrace("run", "chosen.yaml", "--json", folder=elsewhere, engine=engine_binary)
     assert done.returncode == 0, done.stderr
     # What is predicted is how fast rings that wait let it be, and that is what it measures.
@@ -207,7 +207,7 @@ def test_a_plan_is_a_spec_that_runs(planned: tuple[Path, ChainPlan], engine_bina
     [result] = json.loads(done.stdout)["results"]
     assert result["goal"] == "max" and result["audit"]["verdict"] in ("ok", "suspect")
     ran = {tuple(s["nfs"]): s["cpus"] for s in result["segments"] if s["role"] == "chain"}
-    planned = {s.functions: list(s.lcores) for s in made.layout("best").segments}
+    planned = {s.functions: list(s.lcores) for s in plan.layout("best").segments}
     assert ran == planned
     assert result["received"] == result["sent"] > 1000
     assert all(result["nf_cycles"][name] > 0 for name in ("l3fwd", "monitor"))

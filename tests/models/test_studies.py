@@ -116,16 +116,16 @@ def test_what_s1_and_s2_published_is_copied_rightly() -> None:
 def test_what_s5_published_is_copied_rightly() -> None:
     given = claims()
     study = read(load_folder(REPO / "studies/s5"))
-    said = {name: claim.value for name, claim in study.claims.items()}
+    values = {name: claim.value for name, claim in study.claims.items()}
     used, hits = given["S5.utilisation"]["value"], given["S5.llc-hit"]["value"]
-    assert (said["utilisation-local"], said["utilisation-remote"]) == (
+    assert (values["utilisation-local"], values["utilisation-remote"]) == (
         used["local"],
         used["remote"],
     )
-    assert (said["llc-hit-local"], said["llc-hit-remote"]) == (hits["local"], hits["remote"])
+    assert (values["llc-hit-local"], values["llc-hit-remote"]) == (hits["local"], hits["remote"])
     chain = given["S5.chain-utilisation"]["value"]
-    assert said["chain-utilisation-000"] == chain["0-0-0"]
-    assert said["chain-utilisation-010"] == chain["0-1-0"]
+    assert values["chain-utilisation-000"] == chain["0-0-0"]
+    assert values["chain-utilisation-010"] == chain["0-1-0"]
     told = published(study)
     assert told["S5.utilisation"] == [used["local"], used["remote"]]
     assert told["S5.llc-hit"] == [hits["local"], hits["remote"]]
@@ -232,10 +232,10 @@ def test_all_triples_of_two_nodes_are_measured(monkeypatch: pytest.MonkeyPatch) 
     assert [one.skipped for one in five] == [None, None]
     triples = set()
     for one in [experiment for point in five for experiment in expand(point.doc)]:
-        found = engine_place.place(one, doc, sorted(node_of))
-        lcores = [cpu for segment in found.segments for cpu in segment.cpus]
+        placed = engine_place.place(one, doc, sorted(node_of))
+        lcores = [cpu for segment in placed.segments for cpu in segment.cpus]
         assert "-".join(str(node_of[cpu]) for cpu in lcores) == one.execution.name
-        assert len({0, *lcores}) == 4 and found.generator == found.sink == 0
+        assert len({0, *lcores}) == 4 and placed.generator == placed.sink == 0
         assert one.study.deployment.packets_node == 0
         triples.add(one.execution.name)
     assert triples == {f"{a}-{b}-{c}" for a in (0, 1) for b in (0, 1) for c in (0, 1)}

@@ -84,8 +84,8 @@ def test_rules_and_routes(
     ways = 2 if direction == "both" else 1
     assert dut["forward/in"] == 600
     assert dut["received"] == 600 * ways
-    found = ("simple-match-hits", "emc-hits", "smc-hits", "megaflow-hits", "misses")
-    assert sum(dut[name] for name in found) == 600 * ways
+    counters = ("simple-match-hits", "emc-hits", "smc-hits", "megaflow-hits", "misses")
+    assert sum(dut[name] for name in counters) == 600 * ways
     assert dut["cycles"] > 0
 
 
@@ -114,7 +114,7 @@ main()
 
 
 def test_a_rule_that_is_missing_is_found(lan: Lan, engine_binary: Path, tmp_path: Path) -> None:
-    """And the engine that has it not has no figures, but a diff."""
+    """The engine that has it not has no figures, but a diff."""
     command = (sys.executable, "-c", FAULT)
     text = spec(runtime_dir(tmp_path), ROUTER, "vhost", "forward")
     run(lan, tmp_path, engine_binary, text, command)

@@ -122,7 +122,7 @@ main()
 
 
 def test_a_rule_that_is_missing_is_found(lan: Lan, engine_binary: Path, tmp_path: Path) -> None:
-    """And the engine that has it not has no figures, but a diff."""
+    """The engine that has it not has no figures, but a diff."""
     command = (sys.executable, "-c", FAULT)
     text = spec(runtime_dir(tmp_path), ROUTER, "forward")
     run(lan, tmp_path, engine_binary, text, command)

@@ -133,7 +133,7 @@ main()
 
 @needs_xdp
 def test_a_rule_that_is_missing_is_found(lan: Lan, engine_binary: Path, tmp_path: Path) -> None:
-    """And the engine that has it not has no figures, but a diff."""
+    """The engine that has it not has no figures, but a diff."""
     command = (sys.executable, "-c", FAULT)
     run(lan, tmp_path, engine_binary, spec_of(ROUTER, "af_packet", "forward", "xdp"), command)
     [verdict] = equivalences(tmp_path / "b")

@@ -29,9 +29,9 @@ ENDS = {
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    made = Ledger(tmp_path)
-    yield made
-    made.undo()
+    own = Ledger(tmp_path)
+    yield own
+    own.undo()
 
 
 def host() -> tuple[set[str], str]:

@@ -121,16 +121,16 @@ def compare(pair: tuple[Translator, Translator], steps: list[tuple[str, Step]]) 
     """What is wrong with what came out of ours, or different from what came out of the kernel's,
     of one round of steps, all from one side."""
     ours, theirs = exchange(pair, steps[0][1].side, [bytes(step.packet) for _, step in steps])
-    said = []
+    problems = []
     for (name, step), one, other in zip(steps, ours, theirs, strict=True):
         if among(TRANSLATED_ANYWAY, name, step) and not other.packets:
             continue
         if among(NOT_TRANSLATED, name, step) and not one.packets:
             continue
-        said += [f"{name}, {step}: {problem}" for problem in one.wrong + other.wrong]
+        problems += [f"{name}, {step}: {problem}" for problem in one.wrong + other.wrong]
         if one.packets != other.packets:
-            said.append(f"{name}, {step}: headrace {one}, nftables {other}")
-    return said
+            problems.append(f"{name}, {step}: headrace {one}, nftables {other}")
+    return problems
 
 
 def exchange(

@@ -83,8 +83,8 @@ def test_generator_and_chain_on_servers(
     were taken to the chain's server; nothing is left on either."""
     wires = cabled(lan, two)
     lab = started(two, tmp_path, study(two, cpus))
-    _, said = lab.communicate(timeout=120)
-    assert lab.returncode == 0, said
+    _, errors = lab.communicate(timeout=120)
+    assert lab.returncode == 0, errors
     trials = Bundle(tmp_path / "b").trials()
     for direction in ("forward", "reverse"):
         [one] = [trial for trial in trials if trial.direction == direction]

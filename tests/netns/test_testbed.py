@@ -114,8 +114,8 @@ def test_memif(lan: Lan, engine_binary: Path, tmp_path: Path) -> None:
     spec = SPEC.format(
         left=left, entry=left, right=right, out=right, measure=measure, direction="forward"
     )
-    said = run(tmp_path, engine_binary, lan.namespace("e"), spec)
-    [result] = said["results"]
+    printed = run(tmp_path, engine_binary, lan.namespace("e"), spec)
+    [result] = printed["results"]
     assert (result["goal"], result["loss_ratio"], result["drops"]) == ("ndr", 0, {})
     assert result["throughput_pps"] == pytest.approx(result["load_pps"], rel=0.05)
     for trial in Bundle(tmp_path / "b").trials():

@@ -47,13 +47,13 @@ def test_routes_of_one_do_not_wait_for_anothers(
             assert routes_of(engine, 0) > 0
             answered = time.monotonic() - began
         for what in range(2):  # announced, withdrawn: milliseconds each, on a quiet machine
-            usual, found = (sorted(one[what] for one in times)[1] for times in (alone, beside))
-            assert found < 3 * usual + SLACK_S, (what, alone, beside)
+            usual, meanwhile = (sorted(one[what] for one in times)[1] for times in (alone, beside))
+            assert meanwhile < 3 * usual + SLACK_S, (what, alone, beside)
         assert answered < SLACK_S
 
 
 def test_sessions_without_an_end_are_let_in_so_often(start_engine: Start, cpus: list[int]) -> None:
-    """And who comes next is let in all the same."""
+    """Who comes next is let in all the same."""
     ports = free_ports(2)
     with start_engine(plan(cpus[0], ports)) as engine:
         with attacked(ports[0], comes_and_goes):

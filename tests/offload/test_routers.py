@@ -24,8 +24,8 @@ def hosts(engine_binary: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host
     if refusal := netns_refusal() or daemons_missing():
         pytest.skip(refusal)
     monkeypatch.setenv("HEADRACE_ENGINE", str(engine_binary))
-    with Hosts() as made:
-        yield made
+    with Hosts() as own:
+        yield own
 
 
 def two_routers(hosts: Hosts, folder: Path, *, hold: float = 3) -> tuple[Routers, dict[str, str]]:
@@ -235,7 +235,7 @@ protocol bgp r1 {{
 
 
 def kernel_routes(routers: Routers) -> str:
-    """Of r2: its zebra installs a route there when BGP has chosen it."""
+    """The route in r2, where zebra installs it when BGP has chosen it."""
     return run("ip", "-n", of(routers.spec, "r2"), "route", "show", "203.0.113.0/24")
 
 

@@ -38,10 +38,10 @@ class Window:
         workers = [read["workers"][str(cpu)] for read in (before, after)]
 
         def grown(*keys: str) -> int:
-            found: list[Any] = list(workers)
+            values: list[Any] = list(workers)
             for key in keys:
-                found = [one[key] for one in found]
-            return int(found[1]) - int(found[0])
+                values = [one[key] for one in values]
+            return int(values[1]) - int(values[0])
 
         self.ref = grown("ref_cycles")
         self.told = grown("ops_cycles") + grown("idle_cycles") + grown("pace", "pauses_cycles")
@@ -51,7 +51,7 @@ def windows(
     binary: Path, folder: Path, cycles: int, rate: float, cpus: tuple[int, int]
 ) -> tuple[list[Window], Window]:
     """Several, and all of the time from the first one's begin to the last one's end."""
-    found, reads = [], []
+    shares, reads = [], []
     with Engine(binary, plan(cycles, cpus), folder) as engine:
         seconds = 0.2 + ROUNDS * (WINDOW_S + 0.05)
         engine.call("start", sources={"gen": {"rate_pps": rate, "duration_s": seconds}})
@@ -60,8 +60,8 @@ def windows(
             before = engine.read()
             time.sleep(WINDOW_S)
             reads += [before, engine.read()]
-            found.append(Window(*reads[-2:], cpus[1]))
-    return found, Window(reads[0], reads[-1], cpus[1])
+            shares.append(Window(*reads[-2:], cpus[1]))
+    return shares, Window(reads[0], reads[-1], cpus[1])
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["an lcore each", "one lcore"])

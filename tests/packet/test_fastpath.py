@@ -49,8 +49,8 @@ def packets() -> list[bytes]:
     for flow in flows:
         if TCP in flow:
             flow[TCP].flags = "A"
-    made = [bytes(flow) for flow in flows]
-    return [rng.choice(made) for _ in range(6000)] + odd(4, VIP) + rng.choices(made, k=2000)
+    frames = [bytes(flow) for flow in flows]
+    return [rng.choice(frames) for _ in range(6000)] + odd(4, VIP) + rng.choices(frames, k=2000)
 
 
 @pytest.fixture

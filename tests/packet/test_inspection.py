@@ -23,9 +23,9 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "inspection.md"
 
 @pytest.fixture
 def captures(shared_data: Path) -> list[Path]:
-    found = sorted((shared_data / "traffic").glob("*.pcap"))
-    assert found
-    return found
+    files = sorted((shared_data / "traffic").glob("*.pcap"))
+    assert files
+    return files
 
 
 @pytest.mark.skipif(shutil.which("suricata") is None, reason="suricata is not installed")
@@ -38,7 +38,7 @@ def test_alerts_as_suricata(
         ours |= found_in(capture, events)
         theirs |= found_in(capture, suricata(capture, RULES, tmp_path / f"suricata-{capture.stem}"))
 
-    print(f"{len(ours)} pairs of flow and rule, {len({found.sid for found in ours})} rules")
+    print(f"{len(ours)} pairs of flow and rule, {len({alert.sid for alert in ours})} rules")
     assert ours == theirs
     assert len(ours) >= 20
 

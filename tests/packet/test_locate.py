@@ -35,7 +35,7 @@ pytestmark = pytest.mark.skipif(len(free_cpus()) < 2, reason="needs two CPUs")
 
 @dataclass(frozen=True)
 class Known:
-    """Of this machine, now."""
+    """What this machine's places cost now."""
 
     classes: tuple[Class, ...]
     cycles: Mapping[str, float]  # the median of each place
@@ -66,15 +66,15 @@ class Known:
 @pytest.fixture(scope="module")
 def known(engine_binary: Path) -> Known:
     program = engine_binary.parent / "calibrate/headrace-calibrate"
-    found = []
+    windows = []
     for _ in range(2):
         done = subprocess.run(
             [program, "--only", "placed", "--rounds", "1"], capture_output=True, check=True
         )
         placed = json.loads(done.stdout)["placed"]
-        found.append(TypeAdapter(tuple[Placed, ...]).validate_python(placed))
-    middles = {one.place: middle(one.counts) for one in found[0] if one.counts}
-    return Known(classify(*found).classes, middles)
+        windows.append(TypeAdapter(tuple[Placed, ...]).validate_python(placed))
+    middles = {one.place: middle(one.counts) for one in windows[0] if one.counts}
+    return Known(classify(*windows).classes, middles)
 
 
 def middle(counts: Iterable[tuple[int, int]]) -> float:

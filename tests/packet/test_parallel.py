@@ -36,7 +36,7 @@ NAMES = [nf.name for nf in CHAIN]
 def packets() -> list[bytes]:
     """Drops by either: denied ports, no route, expired; and what a chain does not expect."""
     rng = random.Random(11)
-    made = [
+    frames = [
         bytes(
             Ether(src=SRC_MAC, dst=DST_MAC)
             / IP(src=f"10.0.0.{i}", dst=rng.choice(("192.0.2.7", "192.0.2.8", "8.8.8.8")), id=i)
@@ -44,7 +44,7 @@ def packets() -> list[bytes]:
         )
         for i in range(200)
     ]
-    return rng.choices(made, k=8000) + odd(4, "192.0.2.7") + rng.choices(made, k=2000)
+    return rng.choices(frames, k=8000) + odd(4, "192.0.2.7") + rng.choices(frames, k=2000)
 
 
 def through(
@@ -80,8 +80,8 @@ def test_as_in_sequence(
             other[k] for k in ("in", "out", "dropped", "aborted")
         ]
     assert replicas[1]["parallel"]["used"] == 0
-    found = replicas[1]["parallel"]["sides"]
-    assert {name: side["cpu"] for name, side in found.items()} == dict(
+    apart = replicas[1]["parallel"]["sides"]
+    assert {name: side["cpu"] for name, side in apart.items()} == dict(
         zip(NAMES[1:], sides, strict=True)
     )
 

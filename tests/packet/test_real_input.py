@@ -123,8 +123,8 @@ def packets(shared_data: Path) -> list[bytes]:
     rng = random.Random(4)
     lines = (shared_data / "acl/acl1_10000.rules").read_text().splitlines()
     filters = [Filter.parse(line) for line in rng.sample(lines, 400)]
-    made = [one.packet(rng) for one in filters if one.proto in (6, 17, None)]
-    return recorded(shared_data / "traffic") + made
+    frames = [one.packet(rng) for one in filters if one.proto in (6, 17, None)]
+    return recorded(shared_data / "traffic") + frames
 
 
 @pytest.fixture(scope="module")

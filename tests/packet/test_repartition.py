@@ -116,12 +116,12 @@ class Changes:
     draw: random.Random
     parts: Parts
     of: Callable[[dict[str, Any]], dict[str, Any]] = lambda plan: plan  # what else is in its plans
-    made: Counter[str] = field(default_factory=Counter)
+    changes: Counter[str] = field(default_factory=Counter)
     took_ns: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     waited: int = 0
 
     def _note(self, kind: str, told: dict[str, Any]) -> None:
-        self.made[kind] += 1
+        self.changes[kind] += 1
         self.took_ns[kind].append(told["took_ns"])
         self.waited += told["waited"]
 
@@ -164,7 +164,9 @@ class Changes:
         lines = []
         for kind, took in sorted(self.took_ns.items()):
             middle, most = sorted(took)[len(took) // 2] // 1000, max(took) // 1000
-            lines.append(f"{self.made[kind]} of {kind}: {middle} us in the median, at most {most}")
+            lines.append(
+                f"{self.changes[kind]} of {kind}: {middle} us in the median, at most {most}"
+            )
         return "\n".join([*lines, f"{self.waited} packets waited"])
 
 
@@ -240,7 +242,7 @@ def test_functions_change_segments_and_nothing_is_lost(
             lambda: engine.read()["links"]["gen"]["sent"] > PACKETS, "traffic", seconds=120
         )
         _as_if_nothing_changed(changes, began, sources, 20 if CHANGES > SOME else 1, FLOWS)
-    assert changes.made["partition"] > CHANGES // 6
+    assert changes.changes["partition"] > CHANGES // 6
 
 
 @pytest.mark.slow

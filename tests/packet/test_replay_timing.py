@@ -65,11 +65,11 @@ def sent_at(
     return [stamp - stamps[0] for stamp in stamps], about
 
 
-def late(found: list[float], expected: list[float]) -> list[float]:
+def late(times: list[float], expected: list[float]) -> list[float]:
     """Seconds behind its due time, for each of the capture's packets in the round in which it was
     least: a machine that others share stops for milliseconds now and then, and delays some."""
-    assert len(found) > 5 * len(TIMES_MS)
-    behind = [a - b for a, b in zip(found, expected, strict=False)]
+    assert len(times) > 5 * len(TIMES_MS)
+    behind = [a - b for a, b in zip(times, expected, strict=False)]
     return [min(behind[i :: len(TIMES_MS)]) - min(behind) for i in range(len(TIMES_MS))]
 
 
@@ -83,9 +83,9 @@ def test_packets_leave_when_the_capture_says(
     seconds, rate = (20 * PERIOD_S + 0.001 * speed) / speed, speed * 7 / PERIOD_S
     rounds = [(n * PERIOD_S + ms / 1000) / speed for n in range(21) for ms in TIMES_MS]
     of_capture = plan(capture, out, "capture", cpus[0])
-    found, about = sent_at(start_engine, of_capture, out, rate, seconds)
+    times, about = sent_at(start_engine, of_capture, out, rate, seconds)
     assert about["intended"] == 20 * 7 + 4
-    assert max(late(found, rounds)) < 100e-6
+    assert max(late(times, rounds)) < 100e-6
 
 
 @pytest.mark.parallel
@@ -99,9 +99,9 @@ def test_all_forms_of_captures(kind: str, engine_binary: Path, tmp_path: Path) -
         wrpcap(str(plain), made())
     data = plain.read_bytes()
     file.write_bytes(gzip.compress(data) if kind.endswith(".gz") else data)
-    found = captured(engine_binary, file)
-    assert (found.packets, found.largest_bytes) == (7, 42)
-    assert found.period_ns == pytest.approx(PERIOD_S * 1e9, abs=3000)  # scapy's stamps are in us
+    times = captured(engine_binary, file)
+    assert (times.packets, times.largest_bytes) == (7, 42)
+    assert times.period_ns == pytest.approx(PERIOD_S * 1e9, abs=3000)  # scapy's stamps are in us
 
 
 @pytest.mark.parallel

@@ -33,12 +33,12 @@ def plan(cycles: int, cpus: tuple[int, int]) -> dict[str, Any]:
 def direct_plan(cycles: int, cpus: tuple[int, int]) -> dict[str, Any]:
     """The source is the segment's own input and the sink its output: nothing comes from another
     core, and no ring lies between."""
-    made = plan(cycles, cpus)
-    [chain] = [one for one in made["segments"] if one["name"] == "chain"]
+    whole = plan(cycles, cpus)
+    [chain] = [one for one in whole["segments"] if one["name"] == "chain"]
     chain["inputs"] = [{"link": "gen", "to": "delay"}]
     chain["nodes"] = {"delay": {"forward": {"out": "link:meas"}}}
-    links = {name: made["links"][name] for name in ("gen", "meas")}
-    return {**made, "links": links, "segments": [chain]}
+    links = {name: whole["links"][name] for name in ("gen", "meas")}
+    return {**whole, "links": links, "segments": [chain]}
 
 
 @dataclass(frozen=True)
@@ -69,15 +69,15 @@ def _windows(engine: Engine, rate: float) -> list[Window]:
     seconds = WARM_S + WINDOWS * (WINDOW_S + 0.05)
     engine.call("start", sources={"gen": {"rate_pps": rate, "duration_s": seconds}})
     time.sleep(WARM_S)
-    found = []
+    windows = []
     for _ in range(WINDOWS):
         before = engine.read()
         time.sleep(WINDOW_S)
-        found.append(_window(before, engine.read()))
+        windows.append(_window(before, engine.read()))
     engine.call("stop")
     while engine.read()["links"]["gen"]["state"] != "done":
         time.sleep(0.02)
-    return found
+    return windows
 
 
 def _peak(engine: Engine, hz: float) -> float:
@@ -85,10 +85,10 @@ def _peak(engine: Engine, hz: float) -> float:
 
 
 def _turns(
-    binary: Path, folder: Path, made: dict[str, Any], rates: list[float]
+    binary: Path, folder: Path, direct: dict[str, Any], rates: list[float]
 ) -> list[tuple[float, float]]:
     """With a function of no cost: packets that a turn found, and what it took."""
-    with Engine(binary, made, folder) as engine:
+    with Engine(binary, direct, folder) as engine:
         boost(engine.process.pid)
         windows = [w for rate in rates for w in _windows(engine, rate) if w.turns]
     return sorted((w.packets / w.turns, w.ops / w.turns) for w in windows)
@@ -113,20 +113,22 @@ def shares(
     """By cycles of the function and load (a share of the highest rate): OPS / REF as printed, and
     that over what the known cost makes of it: the function's, and the engine's own with a function
     of none."""
-    made = []
+    measured = []
     for cycles in CYCLES:
         with Engine(binary, planned(cycles, cpus), folder) as engine:
             boost(engine.process.pid)
             hz = float(engine.call("info")["tsc_hz"])
             peak = _peak(engine, hz)
-            made += [(cycles, load, _windows(engine, load * peak), load * peak) for load in LOADS]
-    rates = sorted({rate for *_, rate in made})[::3]
+            measured += [
+                (cycles, load, _windows(engine, load * peak), load * peak) for load in LOADS
+            ]
+    rates = sorted({rate for *_, rate in measured})[::3]
     if planned is direct_plan:
         own = between(_turns(binary, folder, planned(0, cpus), [*rates, *_FASTER, 0.0]))
     else:
         own = line(_turns(binary, folder, planned(0, cpus), rates))
     rows = []
-    for cycles, load, windows, _ in made:
+    for cycles, load, windows, _ in measured:
         printed = Sample(tuple(w.ops / w.span for w in windows))
         over = tuple(
             w.ops / (w.packets * cycles + w.turns * own(w.packets / w.turns)) for w in windows
@@ -143,10 +145,10 @@ def added(binary: Path, folder: Path, cpu: int, burst: int) -> list[tuple[int, S
     took: dict[int, list[float]] = {each: [] for each in cycles}
     for _ in range(WINDOWS):
         for each in cycles:
-            made = direct_plan(each, (cpu, cpu))
-            [chain] = made["segments"]
+            direct = direct_plan(each, (cpu, cpu))
+            [chain] = direct["segments"]
             chain["burst"] = burst
-            with Engine(binary, made, folder) as engine:
+            with Engine(binary, direct, folder) as engine:
                 boost(engine.process.pid)
                 engine.call("start", sources={"gen": {"rate_pps": 0, "duration_s": 1.0}})
                 time.sleep(WARM_S)

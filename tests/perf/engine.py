@@ -71,7 +71,7 @@ class Load:
         return self.wall_cycles(segment) * (1 - stood) * self.clock(cpu)
 
     def width(self) -> float:
-        """Of four additions at once, what the worst lcore did: 2 beside a busy hyperthread."""
+        """How many of four additions the worst lcore did at once: 2 beside a busy hyperthread."""
         return min(
             4 * self._pace(cpu, "cycles") / self._pace(cpu, "wide_cycles")
             for cpu in self.after["workers"]
@@ -142,8 +142,8 @@ def alone(bench: Path, plan: dict[str, Any], headers: str, folder: Path) -> dict
     links = {name: {"type": "bench"} for name in ("wire", "back")}
     file.write_text(json.dumps(plan | {"links": links, "segments": [segment]}))
     done = subprocess.run([bench, file, headers], capture_output=True, text=True, check=True)
-    said: dict[str, Any] = json.loads(done.stdout)
-    return said
+    measured: dict[str, Any] = json.loads(done.stdout)
+    return measured
 
 
 def transfer_cycles(calibrate: Path, cpus: tuple[int, int]) -> float:

@@ -25,15 +25,17 @@ SECONDS = 1.5
 
 
 def _cycles(engine: Engine) -> float:
-    """Of a packet of the chain, at its limit, by undisturbed slices."""
+    """The cycles of a packet of the chain, at its limit, by undisturbed slices."""
     before = engine.read()["segments"]["chain"][0]["in"]
     began = engine.call("start", sources={"gen": {"rate_pps": 0, "duration_s": SECONDS}})
     time.sleep(SECONDS)
     while engine.read()["links"]["gen"]["state"] != "done":
         time.sleep(0.02)
     until = began["start_tsc"] + round(SECONDS * engine.call("info")["tsc_hz"])
-    said = engine.call("slices", since=began["start_tsc"], until=until)
-    chain = [one for one in columns_of(SlicesReply.model_validate(said)) if one.segment == "chain"]
+    slices = engine.call("slices", since=began["start_tsc"], until=until)
+    chain = [
+        one for one in columns_of(SlicesReply.model_validate(slices)) if one.segment == "chain"
+    ]
     read = engine.read()["segments"]["chain"][0]
     reading = ReplicaReading(
         segment="chain", index=0, cpu=chain[0].cpu, packets_in=read["in"] - before,
@@ -41,9 +43,9 @@ def _cycles(engine: Engine) -> float:
     )  # fmt: skip
     counters = Counters(tsc_hz=chain[0].tsc_hz, replicas=(reading,))
     whole = (Segment(name="chain", cpus=(chain[0].cpu,)),)
-    found = capacity([[Sliced(0.0, whole, counters, tuple(chain))]])
-    assert found is not None, "too few slices were left alone"
-    return found.parts[0].cycles_per_packet.value
+    capacities = capacity([[Sliced(0.0, whole, counters, tuple(chain))]])
+    assert capacities is not None, "too few slices were left alone"
+    return capacities.parts[0].cycles_per_packet.value
 
 
 @contextlib.contextmanager
@@ -66,12 +68,12 @@ def rows(
                 for name, cpu in where.items():
                     with _beside(cpu):
                         costs.setdefault((cycles, name), []).append(_cycles(engine))
-    made = []
+    all_rows = []
     for cycles in CYCLES:
         for name in where:
             own = zip(costs[cycles, name], costs[0, "none"], strict=True)
             known = Sample(tuple((cost - free) / cycles for cost, free in own))
             pairs = zip(costs[cycles, name], costs[cycles, "none"], strict=True)
-            made.append((f"{cycles} cycles, neighbour on {name}", known,
+            all_rows.append((f"{cycles} cycles, neighbour on {name}", known,
                          Sample(tuple(a / b for a, b in pairs))))  # fmt: skip
-    return made
+    return all_rows

@@ -90,7 +90,7 @@ USUAL = {"standing still": (0.0, 1.0), "turned away by the wire": (0.5, 5.0)}
 
 def plans(files: dict[str, str], cpus: tuple[int, int]) -> dict[str, dict[str, Any]]:
     source = {"frame_bytes": [64], "headers_file": files["headers"], "order": "random"}
-    made = {"empty": engine.chain_plan(source, [], cpus, 512)}
+    by_name = {"empty": engine.chain_plan(source, [], cpus, 512)}
     vips = [{"address": "198.19.0.1", "backends": traffic.backends()}]
     for path, params in PATHS.items():
         rules = {"rules_file": files["rules"], "default": "deny", **params}
@@ -99,8 +99,8 @@ def plans(files: dict[str, str], cpus: tuple[int, int]) -> dict[str, dict[str, A
             ("lb", "out", {"vips": vips}),
             ("l3fwd", "out0", {"fib": "lpm", "routes_file": files["routes"]}),
         ]
-        made[path] = engine.chain_plan(source, chain, cpus, 1536)
-    return made
+        by_name[path] = engine.chain_plan(source, chain, cpus, 1536)
+    return by_name
 
 
 def start(
@@ -141,10 +141,10 @@ def check_path(path: str, one: Start) -> float:
 
 def about(path: str, starts: Sequence[Start]) -> list[str]:
     """Sentences on starts that are not alike: whose figure each is, and what differs."""
-    said = []
+    lines = []
     waited = [s for s in starts if not s.of_the_chain]
     if waited:
-        said.append(
+        lines.append(
             f"{path}: {len(waited)} of {len(starts)} starts were the generator's, as the wire "
             f"turned away less than {SPARE:.0%} of its packets; there receiving cost "
             f"{_range(s.receiving for s in waited)} cycles, sending "
@@ -153,15 +153,15 @@ def about(path: str, starts: Sequence[Start]) -> list[str]:
         )
     own = [s for s in starts if s.of_the_chain]
     if len(own) < 2:
-        return said
+        return lines
     by_tsc, inside = (within([f(s) for s in own], WINDOW) for f in (_wall, _own))
     others = [s for i, s in enumerate(own) if i not in inside]
-    said.append(
+    lines.append(
         f"{path}: of the chain's {len(own)} starts {len(by_tsc)} lie within {WINDOW:.0%} of each "
         f"other by the TSC ({_range(s.load.mhz() for s in own)} MHz), and {len(inside)} in the "
         "lcore's own cycles without standing still" + (". The others:" if others else "")
     )
-    return [*said, *(_other(s, [own[i] for i in inside]) for s in others)]
+    return [*lines, *(_other(s, [own[i] for i in inside]) for s in others)]
 
 
 def _wall(one: Start) -> float:

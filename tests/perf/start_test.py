@@ -62,26 +62,26 @@ def one(full: int = PACKETS, transfer: float = 200.0, **changes: Any) -> start.S
 def test_a_start_whose_wire_turned_nothing_away_is_the_generators() -> None:
     starts = [one(), one(full=0, polls=PACKETS // 8), one(cycles=103.0)]
     assert [s.of_the_chain for s in starts] == [True, False, True]
-    said = start.about("flow cache hit", starts)
-    assert "1 of 3 starts were the generator's" in said[0] and "8.0-8.0 packets a poll" in said[0]
-    assert "of the chain's 2 starts 2 lie within 5%" in said[1] and len(said) == 2
+    lines = start.about("flow cache hit", starts)
+    assert "1 of 3 starts were the generator's" in lines[0] and "8.0-8.0 packets a poll" in lines[0]
+    assert "of the chain's 2 starts 2 lie within 5%" in lines[1] and len(lines) == 2
 
 
 def test_clock_and_standing_still_are_taken_off() -> None:
     fast, stood = one(cycles=80.0, clock=1.25), one(cycles=200.0, stood=0.5)
     assert fast.own == pytest.approx(100) and stood.own == pytest.approx(100)
-    [said] = start.about("flow cache hit", [one(), fast, stood])
-    assert "3 starts 1 lie within 5% of each other by the TSC" in said
-    assert said.endswith("and 3 in the lcore's own cycles without standing still")
+    [line] = start.about("flow cache hit", [one(), fast, stood])
+    assert "3 starts 1 lie within 5% of each other by the TSC" in line
+    assert line.endswith("and 3 in the lcore's own cycles without standing still")
 
 
 def test_of_a_start_apart_the_state_that_differs_is_named() -> None:
-    said = start.about(
+    lines = start.about(
         "flow cache hit", [one(), one(), one(transfer=350, cycles=130), one(cycles=140)]
     )
-    assert said[0].endswith("and 2 in the lcore's own cycles without standing still. The others:")
-    assert "130.0 own cycles: transfer of a line before 350.0 cycles, usually 200.0" in said[1]
-    assert said[2].strip() == "140.0 own cycles: no state looked at differs"
+    assert lines[0].endswith("and 2 in the lcore's own cycles without standing still. The others:")
+    assert "130.0 own cycles: transfer of a line before 350.0 cycles, usually 200.0" in lines[1]
+    assert lines[2].strip() == "140.0 own cycles: no state looked at differs"
 
 
 def test_a_figure_is_refused_that_is_of_another_path() -> None:

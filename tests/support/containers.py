@@ -68,14 +68,14 @@ def explained(folder: Path) -> list[dict[str, Any]]:
     bundle = max(folder.glob("bundle-*"))
     done = headrace(folder, "explain", str(bundle), "--json")
     assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found
+    diagnoses: list[dict[str, Any]] = json.loads(done.stdout)
+    return diagnoses
 
 
 def results(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
     assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)["results"]
-    return found
+    all_results: list[dict[str, Any]] = json.loads(done.stdout)["results"]
+    return all_results
 
 
 def beside_other_work(result: dict[str, Any]) -> bool:
@@ -91,7 +91,7 @@ def findings(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def tags(folder: Path) -> set[str]:
-    """Of deployments of this test's runs, by their ledgers, which `clean` removes."""
+    """The deployments of this test's runs, by their ledgers, which `clean` removes."""
     ledgers = (runtime_dir(folder) / "headrace").glob("run-*/resources.jsonl")
     return set(re.findall(r'"name": "(hr[0-9a-f]{4})', "".join(x.read_text() for x in ledgers)))
 
@@ -104,10 +104,10 @@ def ours() -> set[str]:
     folders = (Path("/run/netns"), Path("/sys/class/net"))
     names = [path.name for folder in folders if folder.is_dir() for path in folder.iterdir()]
     others = _others()
-    found = {name for name in (*containers, *names) if _OWN.fullmatch(name)}
+    left = {name for name in (*containers, *names) if _OWN.fullmatch(name)}
     if not _switches():
-        found |= {name for name in names if name == "ovs-netdev"}  # its daemon is gone
-    return {name for name in found if name[:TAG] not in others}
+        left |= {name for name in names if name == "ovs-netdev"}  # its daemon is gone
+    return {name for name in left if name[:TAG] not in others}
 
 
 def _others() -> set[str]:
@@ -121,25 +121,25 @@ def _switches() -> list[str]:
 
 
 def commands() -> dict[str, str]:
-    found = {}
+    by_pid = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
             line = (process / "cmdline").read_bytes().replace(b"\0", b" ")
         except OSError:
             continue
-        found[process.name] = line.decode(errors="replace")
-    return found
+        by_pid[process.name] = line.decode(errors="replace")
+    return by_pid
 
 
 def processes(folder: Path) -> set[str]:
     """What runs of this test's have left running: daemons of a switch, monitors of containers."""
     others = _others()
-    found = set()
+    pids = set()
     for pid, text in commands().items():
         name = text.split(" ")[0].rpartition("/")[2]
         tag = re.search(r" (?:-n|--name) (hr[0-9a-f]{4})-", text)
         container = name in ("conmon", "podman") and tag is not None and tag[1] not in others
         switch = name in ("ovs-vswitchd", "ovsdb-server") and str(runtime_dir(folder)) in text
         if container or switch:
-            found.add(f"{pid} {text}")
-    return found
+            pids.add(f"{pid} {text}")
+    return pids

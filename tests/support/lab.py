@@ -28,9 +28,9 @@ forking = False  # set for each test (tests/conftest.py)
 def runtime_dir(folder: Path) -> Path:
     """A run-time directory of the test's own: what is left there was left by headrace. Not below
     the test's folder: the path of a socket has room for 107 bytes."""
-    made = tempfile.mkdtemp(prefix="hr-", dir="/tmp")
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
-    return Path(made)
+    own_folder = tempfile.mkdtemp(prefix="hr-", dir="/tmp")
+    atexit.register(shutil.rmtree, own_folder, ignore_errors=True)
+    return Path(own_folder)
 
 
 def environment(folder: Path, engine: Path) -> dict[str, str]:

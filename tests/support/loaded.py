@@ -74,11 +74,11 @@ class Loaded:
             try:
                 ours.settimeout(max(0.01, ends - time.monotonic()))
                 status = int(ours.recv(64))
-                said = [one.text(max(0.01, ends - time.monotonic())) for one in (out, err)]
+                texts = [one.text(max(0.01, ends - time.monotonic())) for one in (out, err)]
             except TimeoutError:
                 os.kill(pid, signal.SIGKILL)
                 raise subprocess.TimeoutExpired(command, timeout) from None
-        return subprocess.CompletedProcess(command, status, *said)
+        return subprocess.CompletedProcess(command, status, *texts)
 
 
 class _Output:

@@ -78,10 +78,10 @@ def announces_again(connection: socket.socket) -> Iterator[bytes]:
 
 def changes_a_member(connection: socket.socket) -> Iterator[bytes]:
     """A next hop that leads to others, of which all of its groups have a part."""
-    made = [next_hop(n, f"10.0.0.{n + 1}") for n in range(1, 17)]
-    made += [group(100 + i, range(1, 17)) for i in range(GROUPS)]
-    made += [route(one, object_=100 + i) for i, one in enumerate(prefixes(20, GROUPS))]
-    connection.sendall(frames(made))
+    messages = [next_hop(n, f"10.0.0.{n + 1}") for n in range(1, 17)]
+    messages += [group(100 + i, range(1, 17)) for i in range(GROUPS)]
+    messages += [route(one, object_=100 + i) for i, one in enumerate(prefixes(20, GROUPS))]
+    connection.sendall(frames(messages))
     both = [next_hop(1, "10.0.0.18"), next_hop(1, "10.0.0.19")]
     return itertools.repeat(frames(both * 500))
 

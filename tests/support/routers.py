@@ -108,8 +108,8 @@ class Routers:
         self.service.close()
 
     def vnf(self, name: str) -> dict[str, Any]:
-        [found] = [v for v in self.service.show().vnfs if v.name == name]
-        return found.model_dump()
+        [shown] = [v for v in self.service.show().vnfs if v.name == name]
+        return shown.model_dump()
 
     def goes(self, vnf: str, address: str) -> str:
         return str(self.service.update(op="lookup", vnf=vnf, address=address)["does"])

@@ -46,7 +46,7 @@ class Server:
     def processes(self) -> list[tuple[int, str]]:
         """Those of headrace, agent and engine, in the namespace."""
         pids = ip("netns", "pids", self.namespace).split()
-        found = []
+        of_servers = []
         for pid in map(int, pids):
             try:
                 words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
@@ -54,8 +54,8 @@ class Server:
                 continue
             text = b" ".join(words).decode()
             if "headrace-engine" in text or text.rstrip().endswith(" agent"):
-                found.append((pid, text))
-        return found
+                of_servers.append((pid, text))
+        return of_servers
 
     def sessions(self) -> list[int]:
         """Processes that the SSH server has for its connections."""

@@ -76,7 +76,7 @@ class Ip:
             self.data[at : at + 2] = port.to_bytes(2, "big")
 
     def key(self, outward: bool) -> Key:
-        """Of the flow, whichever way this packet goes in it."""
+        """The key of the flow, whichever way this packet goes in it."""
         inside, remote = (self.src, self.dst) if outward else (self.dst, self.src)
         mine, theirs = self.port(outward), self.port(not outward)
         return self.protocol, inside, mine, remote, 0 if self.protocol == _ICMP else theirs

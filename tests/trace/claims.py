@@ -61,20 +61,20 @@ def timed(t: Traced, ends: Ends) -> tuple[float, float]:
     message waits before it is read, so that the system calls at both ends are no 2 %."""
     a, b = ends
     p = t.begin("--sample", "1", *TCP)
-    said = t.talk((b, "10.77.0.2"), a, 200, 6)
+    talk = t.talk((b, "10.77.0.2"), a, 200, 6)
     result = t.end(p)
     whole = end_to_end(result, "net_dev_queue", "skb_copy_datagram_iovec", "va")
-    assert said["received"] == whole["count"] == 200
+    assert talk["received"] == whole["count"] == 200
     stages = sum(h["sum_ns"] for h in result["stages"])
     ways = sum(h["sum_ns"] for h in result["end_to_end"])
-    return abs(whole["mean_ns"] / said["mean_ns"] - 1), abs(stages / ways - 1)
+    return abs(whole["mean_ns"] / talk["mean_ns"] - 1), abs(stages / ways - 1)
 
 
 def latency(t: Traced, ends: Ends, runs: int) -> Iterator[Claim]:
-    found = [timed(t, ends) for _ in range(runs)]
+    runs_timed = [timed(t, ends) for _ in range(runs)]
     for what, values in (
-        ("whole ways against the sockets' clock", [f[0] for f in found]),
-        ("stages' sum against whole ways", [f[1] for f in found]),
+        ("whole ways against the sockets' clock", [f[0] for f in runs_timed]),
+        ("stages' sum against whole ways", [f[1] for f in runs_timed]),
     ):
         figure = f"{median(values):.3%} apart (median of {runs}; at most {max(values):.3%})"
         yield Claim(what, f"within {GOAL:.0%}", figure, max(values) <= GOAL)
@@ -83,10 +83,12 @@ def latency(t: Traced, ends: Ends, runs: int) -> Iterator[Claim]:
 def quiet(t: Traced, ends: Ends, runs: int) -> Iterator[Claim]:
     a, b = ends
     p = t.begin("--sample", "1", *UDP)
-    said = t.exchange((b, "10.77.0.2"), a, [], ["--count", "2000", "--gap-ms", "0.1"])
+    exchange = t.exchange((b, "10.77.0.2"), a, [], ["--count", "2000", "--gap-ms", "0.1"])
     result = t.end(p)
-    figure = f"{result['packets']['sampled']} of {said['sent']} seen, {result['lost_total']} lost"
-    holds = result["packets"]["sampled"] == said["sent"] and not result["lost_total"]
+    figure = (
+        f"{result['packets']['sampled']} of {exchange['sent']} seen, {result['lost_total']} lost"
+    )
+    holds = result["packets"]["sampled"] == exchange["sent"] and not result["lost_total"]
     yield Claim("no overload", "all followed, 0 lost", figure, holds)
 
 
@@ -94,12 +96,12 @@ def overloaded(t: Traced, ends: Ends, runs: int) -> Iterator[Claim]:
     """Each place where events can be lost, made too small: what is missing is what is counted."""
     a, b = ends
     p = t.begin("--sample", "1", "--packets", "64", *UDP)
-    said = t.exchange((b, "10.77.0.2"), a, ["--delay-ms", "1"], ["--count", "1000"])
+    exchange = t.exchange((b, "10.77.0.2"), a, ["--delay-ms", "1"], ["--count", "1000"])
     result = t.end(p)
     seen, lost = result["packets"]["sampled"], result["lost"]["table"]
-    figure = f"{seen} followed and {lost} lost of {said['sent']}"
+    figure = f"{seen} followed and {lost} lost of {exchange['sent']}"
     yield Claim("table of packets full", "lost > 0, none silent", figure,
-                lost > 0 and seen + lost == said["sent"])  # fmt: skip
+                lost > 0 and seen + lost == exchange["sent"])  # fmt: skip
     p = t.begin("--sample", "1", "--histograms", "16", *UDP)
     t.exchange((b, "10.77.0.2"), a, [], ["--count", "500"])
     p_tcp = t.begin("--sample", "1", "--histograms", "16")

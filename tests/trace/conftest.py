@@ -45,17 +45,17 @@ def tracer(tracer_binary: Path) -> Path:
     """A tracer that this kernel and this user let run."""
     done = subprocess.run([tracer_binary, "--check"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)["tp_btf"]
-    if not found["available"]:
-        pytest.skip(f"BPF is not permitted here: {found['why']}")
+    backend = json.loads(done.stdout)["tp_btf"]
+    if not backend["available"]:
+        pytest.skip(f"BPF is not permitted here: {backend['why']}")
     return tracer_binary
 
 
 @pytest.fixture
 def traced(tracer: Path, tmp_path: Path) -> Any:
-    made = Traced(tracer, tmp_path)
-    yield made
-    for p in made.processes:
+    own = Traced(tracer, tmp_path)
+    yield own
+    for p in own.processes:
         if p.poll() is None:
             p.kill()
             p.wait()

@@ -95,7 +95,7 @@ def traffic(kind: str, rate: str = "0") -> float:
 
 
 def run_time(pid: int) -> tuple[int, int]:
-    """Of all BPF programs that a process holds: run time in ns and runs."""
+    """The run time in ns, and the runs, of all BPF programs that a process holds."""
     total, runs = 0, 0
     for info in Path(f"/proc/{pid}/fdinfo").iterdir():
         try:
@@ -237,15 +237,15 @@ def main() -> None:
 
 def compare(ways: dict[str, list[str]], kind: str, folder: Path, rounds: int) -> bool:
     """Prints all of it; whether a goal was missed."""
-    found: dict[str, list[dict[str, float]]] = {w: [] for w in ways}
+    by_way: dict[str, list[dict[str, float]]] = {w: [] for w in ways}
     for _ in range(rounds):
         for way, command in ways.items():
-            found[way].append(measure(command, kind, folder))
-    floor = statistics.median(m["ns"] for m in found[IDLE])
-    above = {w: statistics.median(m["ns"] for m in f) - floor for w, f in found.items()}
+            by_way[way].append(measure(command, kind, folder))
+    floor = statistics.median(m["ns"] for m in by_way[IDLE])
+    above = {w: statistics.median(m["ns"] for m in f) - floor for w, f in by_way.items()}
     print(f"{kind}: median of {rounds} rounds (lowest to highest); ns per run of a program")
     missed = False
-    for way, all_of_it in found.items():
+    for way, all_of_it in by_way.items():
         ns = sorted(m["ns"] for m in all_of_it)
         share = statistics.median(m["cpu_share"] for m in all_of_it)
         rate = statistics.median(m["rate"] for m in all_of_it)

@@ -59,9 +59,9 @@ def test_check_says_why(tracer_binary: Path) -> None:
 def test_every_packet_at_every_stage(traced: Traced, pair: tuple[str, str], how: list[str]) -> None:
     a, b = pair
     p = traced.begin("--sample", "1", *UDP, *how)
-    said = traced.exchange((b, "10.77.0.2"), a, [], ["--count", "2000", "--gap-ms", "0.1"])
+    exchange = traced.exchange((b, "10.77.0.2"), a, [], ["--count", "2000", "--gap-ms", "0.1"])
     result = traced.end(p)
-    assert said["received"] == 2000
+    assert exchange["received"] == 2000
     assert result["packets"]["sampled"] == 2000
     for begin, end in pairwise(WAY):
         assert stage(result, begin, end)["count"] == 2000
@@ -76,11 +76,11 @@ def test_stages_sum_to_what_the_sockets_timed(traced: Traced, pair: tuple[str, s
     """Each message waits before it is read: long enough that two system calls are no 2 %."""
     a, b = pair
     p = traced.begin("--sample", "1", *TCP)
-    said = traced.talk((b, "10.77.0.2"), a, 100, 6)
+    talk = traced.talk((b, "10.77.0.2"), a, 100, 6)
     result = traced.end(p)
     whole = end_to_end(result, "net_dev_queue", "skb_copy_datagram_iovec", "va")
-    assert said["received"] == whole["count"] == 100
-    assert whole["mean_ns"] == pytest.approx(said["mean_ns"], rel=0.02)
+    assert talk["received"] == whole["count"] == 100
+    assert whole["mean_ns"] == pytest.approx(talk["mean_ns"], rel=0.02)
     # The stages add up to the whole ways, but for a last segment whose end is not seen.
     assert sum(h["sum_ns"] for h in result["stages"]) == pytest.approx(
         sum(h["sum_ns"] for h in result["end_to_end"]), rel=1e-3
@@ -165,11 +165,11 @@ def test_slow_packets_give_their_path(traced: Traced, pair: tuple[str, str]) -> 
 def test_drops_have_a_reason(traced: Traced, pair: tuple[str, str]) -> None:
     a, b = pair
     p = traced.begin("--sample", "1", *UDP)
-    said = traced.exchange(
+    exchange = traced.exchange(
         (b, "10.77.0.2"), a, ["--buffer", "4096", "--delay-ms", "2"], ["--count", "500"]
     )
     result = traced.end(p)
-    dropped = said["sent"] - said["received"]
+    dropped = exchange["sent"] - exchange["received"]
     assert dropped > 0
     full = [d for d in result["drops"] if d["reason"] == "SOCKET_RCVBUFF"]
     assert sum(d["packets"] for d in full) == dropped == result["packets"]["dropped"]
@@ -181,9 +181,9 @@ def test_fragments_and_reassembly(traced: Traced, pair: tuple[str, str]) -> None
     a, b = pair
     p = traced.begin("--sample", "1", "--addr", "10.77.0.2", "--proto", "udp")
     send = ["--count", "50", "--bytes", "30000", "--may-fragment", "--gap-ms", "1"]
-    said = traced.exchange((b, "10.77.0.2"), a, [], send)
+    exchange = traced.exchange((b, "10.77.0.2"), a, [], send)
     result = traced.end(p)
-    assert said["received"] == 50
+    assert exchange["received"] == 50
     each = -(-30008 // 1480)
     assert result["packets"]["fragments"] == 50 * each
     assert result["packets"]["datagrams_reassembled"] == 50
@@ -198,9 +198,9 @@ def test_fragmented_on_the_way(traced: Traced, lan: Lan, routed: tuple[str, str,
     lan.inside(r, "ip", "link", "set", "rc", "mtu", "600")
     p = traced.begin("--sample", "1", "--addr", "10.78.2.1", "--proto", "udp")
     send = ["--count", "100", "--bytes", "1400", "--may-fragment", "--gap-ms", "1"]
-    said = traced.exchange((c, "10.78.2.1"), a, [], send)
+    exchange = traced.exchange((c, "10.78.2.1"), a, [], send)
     result = traced.end(p)
-    assert said["received"] == 100
+    assert exchange["received"] == 100
     assert result["packets"]["sampled"] == 100
     assert result["packets"]["fragmented"] == 100 * -(-1408 // 576)
     assert result["packets"]["datagrams_reassembled"] == 100

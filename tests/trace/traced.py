@@ -99,21 +99,21 @@ def wait_for(path: Path, p: subprocess.Popen[str]) -> None:
 
 def stage(result: dict[str, Any], begin: str, end: str, device: str = "") -> dict[str, Any]:
     """The one histogram of a stage pair, on a device if given."""
-    found = [
+    matching = [
         h
         for h in result["stages"]
         if h["from"] == begin and h["to"] == end and device in ("", h["device"])
     ]
-    assert len(found) == 1, [(h["from"], h["to"], h["device"]) for h in result["stages"]]
-    return found[0]
+    assert len(matching) == 1, [(h["from"], h["to"], h["device"]) for h in result["stages"]]
+    return matching[0]
 
 
 def end_to_end(result: dict[str, Any], begin: str, end: str, device: str) -> dict[str, Any]:
-    found = [
+    matching = [
         h for h in result["end_to_end"] if (h["from"], h["to"], h["device"]) == (begin, end, device)
     ]
-    assert len(found) == 1, result["end_to_end"]
-    return found[0]
+    assert len(matching) == 1, result["end_to_end"]
+    return matching[0]
 
 
 def ends(result: dict[str, Any]) -> int:

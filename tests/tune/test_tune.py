@@ -92,10 +92,10 @@ def concentrated(s: Situation, share: float = 0.9) -> Situation:
 
 
 def state(path: ServerPath) -> dict[str, object]:
-    """Of all that any advice changes."""
-    found: dict[str, object] = {}
+    """The state of all that any advice changes."""
+    values: dict[str, object] = {}
     for namespace, device in path.devices():
-        found[f"{device}@{namespace}"] = (
+        values[f"{device}@{namespace}"] = (
             settings.offloads(namespace, device) if shutil.which("ethtool") else {},
             settings.run(
                 namespace,
@@ -103,8 +103,8 @@ def state(path: ServerPath) -> dict[str, object]:
                  "sh", device],
             ),
         )  # fmt: skip
-    found["netfilter"] = Setting(namespace=path.namespace, target=BRIDGE_NF, value="").read()
-    return found
+    values["netfilter"] = Setting(namespace=path.namespace, target=BRIDGE_NF, value="").read()
+    return values
 
 
 def test_masks_are_as_the_kernel_reads_them() -> None:
@@ -231,8 +231,8 @@ def test_a_path_of_the_users_own_is_found(path: ServerPath) -> None:
     """Names, a path and a process's number stand for a namespace; found is what was made."""
     a, b, server = (Path(n).name for n in (path.sender.namespace, path.receiver.namespace,
                                            path.namespace))  # fmt: skip
-    found = discover(a, path.receiver.namespace, server)
-    assert found == path.model_copy(update={"own": True})
+    discovered = discover(a, path.receiver.namespace, server)
+    assert discovered == path.model_copy(update={"own": True})
     with subprocess.Popen(["ip", "netns", "exec", b, "sleep", "60"]) as there:
         try:
             end = time.monotonic() + 20
@@ -353,12 +353,12 @@ def test_the_command_writes_its_report(tmp_path: Path, shortcut: None) -> None:
     )  # fmt: skip
     assert again.returncode == 0, again.stderr
     assert (tmp_path / "again/spec.yaml").read_text() == (out / "spec.yaml").read_text()
-    found = diff(Bundle(out), Bundle(tmp_path / "again"))
-    assert {one.key.execution for one in found.compared} == {
+    differences = diff(Bundle(out), Bundle(tmp_path / "again"))
+    assert {one.key.execution for one in differences.compared} == {
         BASELINE, "jumbo-mtu", "redirect-peer",
     }  # fmt: skip
-    assert not found.only_a and not found.only_b
-    assert not [one for one in found.differences if one.where == "spec"]
+    assert not differences.only_a and not differences.only_b
+    assert not [one for one in differences.differences if one.where == "spec"]
 
 
 @pytest.mark.parallel

@@ -25,14 +25,14 @@ class Checks:
         self.passed: list[str] = []
         self.failed: list[str] = []
 
-    def that(self, name: str, ok: bool, found: object = "") -> None:
+    def that(self, name: str, ok: bool, actual: object = "") -> None:
         (self.passed if ok else self.failed).append(name)
-        shown = f": {found}" if found != "" else ""
+        shown = f": {actual}" if actual != "" else ""
         print(f"{'ok    ' if ok else 'FAILED'} {name}{shown}", flush=True)
 
-    def equal(self, name: str, found: object, expected: object) -> None:
-        same = found == expected
-        self.that(name, same, found if same else f"{found}, expected {expected}")
+    def equal(self, name: str, actual: object, expected: object) -> None:
+        same = actual == expected
+        self.that(name, same, actual if same else f"{actual}, expected {expected}")
 
     def end(self) -> int:
         print(f"{len(self.passed)} checks hold, {len(self.failed)} do not", flush=True)

@@ -93,8 +93,8 @@ def given(nics: Sequence[Nic]) -> None:
 
 
 def counts(nics: Sequence[Nic]) -> dict[tuple[str, str], tuple[int, int, int]]:
-    """Of each NIC that the kernel has: packets in by nftables, in and out by the interface."""
-    found = {}
+    """Packets of each NIC that the kernel has: in by nftables, in and out by the interface."""
+    packets = {}
     for server in dict.fromkeys(one.server for one in nics if one.kernels):
         rules, links = there(server, "nft -j list ruleset; ip -j -s link").splitlines()
         seen = {
@@ -108,8 +108,8 @@ def counts(nics: Sequence[Nic]) -> dict[tuple[str, str], tuple[int, int, int]]:
             if (name := link["ifname"]) in seen:
                 stats = link["stats64"]
                 into, out = stats["rx"]["packets"], stats["tx"]["packets"]
-                found[server, name] = (seen[name], into, out)
-    return found
+                packets[server, name] = (seen[name], into, out)
+    return packets
 
 
 def study(name: str, ports: dict[str, Nic], chain: Sequence[Any]) -> dict[str, Any]:

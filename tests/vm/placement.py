@@ -48,20 +48,20 @@ def node_of(cpu: int) -> int:
 
 def described(checks: Checks) -> None:
     """`headrace server detect` against the guest's own command line."""
-    found = answer("server", "detect")
-    nodes = {node["node"]: node for node in found["nodes"]}
+    server = answer("server", "detect")
+    nodes = {node["node"]: node for node in server["nodes"]}
     checks.equal("detect: CPUs of each node", {n: one["cpus"] for n, one in nodes.items()}, NODES)
     checks.equal("detect: distances", [nodes[n]["distances"] for n in (0, 1)], [[10, 21], [21, 10]])
-    checks.equal("detect: sockets", found["sockets"], 2)
-    nics = {nic["address"]: nic for nic in found["nics"]}
+    checks.equal("detect: sockets", server["sockets"], 2)
+    nics = {nic["address"]: nic for nic in server["nics"]}
     checks.equal("detect: nodes of the NICs", [nics[a]["node"] for a in (PF, OTHER)], [0, 1])
-    said = headrace("hosting", "capacity", "--here").stdout
-    checks.equal("capacity: by the lcores of each NIC's node", said.splitlines()[0], "4 VNFs")
-    checks.that("capacity: names the nodes", "node 1): 2, limited by lcores of node 1" in said)
+    printed = headrace("hosting", "capacity", "--here").stdout
+    checks.equal("capacity: by the lcores of each NIC's node", printed.splitlines()[0], "4 VNFs")
+    checks.that("capacity: names the nodes", "node 1): 2, limited by lcores of node 1" in printed)
 
 
-def engines(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {engine["name"]: engine for engine in found["engines"]}
+def engines(answered: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {engine["name"]: engine for engine in answered["engines"]}
 
 
 def workers(engine: dict[str, Any]) -> list[dict[str, Any]]:
@@ -84,9 +84,9 @@ def pinned(checks: Checks, name: str, engine: dict[str, Any], lcore: int) -> Non
 
 
 def looked(checks: Checks, name: str, hosting: str, network: str = "network: veb") -> Any:
-    found = answer("hosting", "where", spec(name, hosting, network))
-    checks.equal(f"{name}: headrace's own verdict", found["astray"], [])
-    return found
+    answered = answer("hosting", "where", spec(name, hosting, network))
+    checks.equal(f"{name}: headrace's own verdict", answered["astray"], [])
+    return answered
 
 
 def placed(checks: Checks) -> None:
@@ -94,11 +94,11 @@ def placed(checks: Checks) -> None:
     expected = {"numa-aware": [1, 2, 3], "worst": [2, 3], "explicit": EXPLICIT}
     for placement, lcores in expected.items():
         told = f", lcores: {EXPLICIT}" if placement == "explicit" else ""
-        found = looked(
+        answered = looked(
             checks, placement, f"placement: {placement}, chains: {VNFS[placement]}{told}"
         )
-        checks.equal(f"{placement}: the NIC's node", found["nic_node"], 0)
-        there = engines(found)
+        checks.equal(f"{placement}: the NIC's node", answered["nic_node"], 0)
+        there = engines(answered)
         for i, lcore in enumerate(lcores):
             pinned(checks, placement, there[f"vnf{i + 1}.1"], lcore)
         pinned(checks, placement, there["host"], 0)
@@ -117,40 +117,40 @@ def real_nic(checks: Checks) -> None:
     pf = interface(OTHER)
     network = f"network: sriov\n  pf: {pf}"
     for placement, lcore in (("numa-aware", 2), ("worst", 1)):
-        found = looked(checks, f"nic-{placement}", f"placement: {placement}", network)
-        checks.equal(f"nic on node 1, {placement}: its node", found["nic_node"], 1)
-        pinned(checks, f"nic on node 1, {placement}", engines(found)["vnf1.1"], lcore)
+        answered = looked(checks, f"nic-{placement}", f"placement: {placement}", network)
+        checks.equal(f"nic on node 1, {placement}: its node", answered["nic_node"], 1)
+        pinned(checks, f"nic on node 1, {placement}", engines(answered)["vnf1.1"], lcore)
 
 
 def refused(checks: Checks) -> None:
     text = Path(spec("near", "placement: worst")).read_text().replace(f"chain: {ALL}", "chain: [1]")
     Path("near.yaml").write_text(text)
     done = headrace("hosting", "where", "near.yaml")
-    said = re.search("worst is a node that the NIC is not on", done.stderr)
-    checks.that("worst without a remote lcore is refused", done.returncode == 2 and bool(said))
+    match = re.search("worst is a node that the NIC is not on", done.stderr)
+    checks.that("worst without a remote lcore is refused", done.returncode == 2 and bool(match))
 
 
 def study(**changes: Any) -> dict[str, Any]:
     """Sieber et al.'s, small enough for an emulated guest."""
     folder = Path(os.environ["HEADRACE_REPO"]) / "studies/s5"
-    made: dict[str, Any] = yaml.safe_load((folder / "figure-5.yaml").read_text())
-    made["groups"] |= yaml.safe_load((folder / "figure-3.yaml").read_text())["groups"]
-    made["deployment"] |= {"memory_mb": 192, "hugepages": False}
-    made["measure"]["trial"] = 0.5  # an emulated lcore may not run for a tenth of a second
-    acl = made["groups"]["placements"]["spec"]["chain"][1]["acl"]
+    data: dict[str, Any] = yaml.safe_load((folder / "figure-5.yaml").read_text())
+    data["groups"] |= yaml.safe_load((folder / "figure-3.yaml").read_text())["groups"]
+    data["deployment"] |= {"memory_mb": 192, "hugepages": False}
+    data["measure"]["trial"] = 0.5  # an emulated lcore may not run for a tenth of a second
+    acl = data["groups"]["placements"]["spec"]["chain"][1]["acl"]
     acl["rules_file"] = str(folder / acl["rules_file"])
-    return made | {"repetitions": 1, "warmup": 0.1} | changes
+    return data | {"repetitions": 1, "warmup": 0.1} | changes
 
 
 def bound(pid: int, huge: bool) -> dict[int, int]:
     """Pages of each node in the mappings that packet buffers are in: those that are bound to a
     node, or hugepages."""
-    found: dict[int, int] = {}
+    by_thread: dict[int, int] = {}
     for line in Path(f"/proc/{pid}/numa_maps").read_text().splitlines():
         if (" huge " in line) if huge else re.search(r" bind:\d", line):
             for node, pages in re.findall(r" N(\d+)=(\d+)", line):
-                found[int(node)] = found.get(int(node), 0) + int(pages)
-    return found
+                by_thread[int(node)] = by_thread.get(int(node), 0) + int(pages)
+    return by_thread
 
 
 def packets_placed(checks: Checks) -> None:
@@ -161,10 +161,10 @@ def packets_placed(checks: Checks) -> None:
     from headrace.spec import document
 
     for node in (0, 1, 5):
-        made = study()
-        spec = {key: made[key] for key in ("name", "workload", "measure")}
-        spec |= made["groups"]["local"]["spec"]
-        spec["deployment"] |= made["deployment"] | {"packets_node": node}
+        data = study()
+        spec = {key: data[key] for key in ("name", "workload", "measure")}
+        spec |= data["groups"]["local"]["spec"]
+        spec["deployment"] |= data["deployment"] | {"packets_node": node}
         try:
             checked = Grounds().check(document.parse(yaml.safe_dump(spec), Path("s5.yaml")))
             [point] = checked.points

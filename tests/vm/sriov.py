@@ -71,12 +71,12 @@ def received_by_wire(name: str) -> int:
 
 def detected(checks: Checks) -> str:
     """What `headrace server detect` says of the NICs; the interface of the one that is used."""
-    found = {nic["address"]: nic for nic in answer("server", "detect")["nics"]}
+    by_address = {nic["address"]: nic for nic in answer("server", "detect")["nics"]}
     name = interface(PF)
-    checks.equal("detect: the NIC's interface", found[PF]["interfaces"], [name])
-    checks.equal("detect: functions that it can have", found[PF]["vfs_max"], VFS)
-    checks.equal("detect: none is made", found[PF]["vfs"], [])
-    checks.equal("detect: nodes", [found[a]["node"] for a in (PF, OTHER)], [0, 1])
+    checks.equal("detect: the NIC's interface", by_address[PF]["interfaces"], [name])
+    checks.equal("detect: functions that it can have", by_address[PF]["vfs_max"], VFS)
+    checks.equal("detect: none is made", by_address[PF]["vfs"], [])
+    checks.equal("detect: nodes", [by_address[a]["node"] for a in (PF, OTHER)], [0, 1])
     return name
 
 
@@ -112,27 +112,27 @@ def pvvp(
     if done.returncode:
         return
     wire = received_by_wire(peer) - wire
-    found = trial(bundle)
-    sent = found["sent"]
+    one = trial(bundle)
+    sent = one["sent"]
     checks.that(f"{vf}: packets were sent", sent > least, sent)
-    checks.equal(f"{vf}: packets that came back", found["received"], sent)
+    checks.equal(f"{vf}: packets that came back", one["received"], sent)
     checks.equal(
         f"{vf}: lost, doubled, somebody else's",
-        [found[key] for key in ("lost", "duplicated", "unstamped")],
+        [one[key] for key in ("lost", "duplicated", "unstamped")],
         [0, 0, 0],
     )
-    replicas = {r["segment"]: r for r in found["counters"]["replicas"]}
+    replicas = {r["segment"]: r for r in one["counters"]["replicas"]}
     for vnf in ("vnf1.1", "vnf1.2"):
         passed = [replicas[vnf][key] for key in ("packets_in", "packets_out")]
         checks.equal(f"{vf}: in and out of {vnf}", passed, [sent, sent])
-        port = found["counters"]["ports"][f"{vnf}:vf"]
+        port = one["counters"]["ports"][f"{vnf}:vf"]
         checks.equal(f"{vf}: its port", [port["rx_packets"], port["tx_packets"]], [sent, sent])
         if port.get("device_rx") is not None:
             checks.equal(
                 f"{vf}: its virtual function", [port["device_rx"], port["device_tx"]], [sent, sent]
             )
     checks.that(f"{vf}: the wire saw none of it", wire < sent // 10, wire)
-    times = found["anatomy"] or {}
+    times = one["anatomy"] or {}
     checks.that(f"{vf}: time inside the VNFs is known", times.get("vnf_ns", 0) > 0, times)
     gone(checks, f"{vf}: after it", pf)
 

@@ -30,32 +30,32 @@ measure: {{loads: [40], trial: 5 s, drain: 10.0}}
 
 def ports() -> list[str]:
     """Addresses of all that can have functions."""
-    found = Path("/sys/bus/pci/devices").glob("*/sriov_totalvfs")
-    return sorted(one.parent.name for one in found)
+    files = Path("/sys/bus/pci/devices").glob("*/sriov_totalvfs")
+    return sorted(one.parent.name for one in files)
 
 
 def hops(checks: Checks, bundle: Path) -> None:
-    """Of each way the sum over all VNFs is what was sent; each VNF gives what it took, and its
+    """The sum over all VNFs is, each way, what was sent; each VNF gives what it took, and its
     functions' own driver counts as much."""
     ways = dict(
         duckdb.sql(
             f"select direction, sent from '{bundle}/trials.parquet' where phase = 'fixed'"
         ).fetchall()
     )
-    found = trial(bundle)
+    one = trial(bundle)
     sent = ways["forward"] + ways["reverse"]
-    checks.equal("both ways: sent", found["sent"], sent)
+    checks.equal("both ways: sent", one["sent"], sent)
     checks.that("both ways: packets were sent", sent >= 100, sent)
-    checks.equal("both ways: packets that came back", found["received"], sent)
-    lost = [found[key] for key in ("lost", "duplicated", "unstamped")]
+    checks.equal("both ways: packets that came back", one["received"], sent)
+    lost = [one[key] for key in ("lost", "duplicated", "unstamped")]
     checks.equal("lost, doubled, somebody else's", lost, [0, 0, 0])
-    vnfs = [r for r in found["counters"]["replicas"] if r["segment"].startswith("vnf")]
+    vnfs = [r for r in one["counters"]["replicas"] if r["segment"].startswith("vnf")]
     checks.equal("VNFs", len(vnfs), VNFS)
     checks.equal("VNFs without a packet", [r["segment"] for r in vnfs if not r["packets_in"]], [])
     kept = [r["segment"] for r in vnfs if r["packets_in"] != r["packets_out"]]
     checks.equal("VNFs that kept or made any", kept, [])
     checks.equal("packets in all VNFs", sum(r["packets_in"] for r in vnfs), sent)
-    theirs = {k: v for k, v in found["counters"]["ports"].items() if k.startswith("vnf")}
+    theirs = {k: v for k, v in one["counters"]["ports"].items() if k.startswith("vnf")}
     checks.equal("their functions", len(theirs), 2 * VNFS)
     for key in ("rx", "tx"):
         engine = sum(port[f"{key}_packets"] for port in theirs.values())

@@ -22,15 +22,15 @@ FACTOR = 1.5  # in emulation each hook takes microseconds
 
 
 def results(console: str) -> dict[str, dict[str, Any]]:
-    found = {}
+    by_name = {}
     for line in console.splitlines():
         if line.startswith("RESULT "):
             _, backend, text = line.split(" ", 2)
             try:
-                found[backend] = json.loads(text)
+                by_name[backend] = json.loads(text)
             except ValueError:
                 sys.exit(f"{backend}: {text.strip()}")
-    return found
+    return by_name
 
 
 def stage(result: dict[str, Any], begin: str, to: str) -> tuple[int, float]:
@@ -41,12 +41,12 @@ def stage(result: dict[str, Any], begin: str, to: str) -> tuple[int, float]:
 
 
 def main() -> None:
-    found = results(Path(sys.argv[1]).read_text(errors="replace"))
-    if found.keys() != {"tp_btf", "fentry"}:
+    by_name = results(Path(sys.argv[1]).read_text(errors="replace"))
+    if by_name.keys() != {"tp_btf", "fentry"}:
         sys.exit(f"the guest gave no results; see {sys.argv[1]}")
-    a, b = found["tp_btf"], found["fentry"]
+    a, b = by_name["tp_btf"], by_name["fentry"]
     wrong = []
-    for name, r in found.items():
+    for name, r in by_name.items():
         more = sorted({s["to"] for s in r["stages"]})
         print(f"{name}: {r['packets']['sampled']} packets, lost {r['lost_total']}: {more}")
         if r["lost_total"]:
