@@ -598,9 +598,10 @@ static void test_former_replicas_are_counted_or_stay(void **state)
 	json_decref(json);
 }
 
-int main(void)
+/* All tests, or the one that is named: meson runs each by itself. */
+int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
+	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_same_fates),
 		cmocka_unit_test(test_partitions),
 		cmocka_unit_test(test_held),
@@ -608,9 +609,18 @@ int main(void)
 		cmocka_unit_test(test_who_cannot),
 		cmocka_unit_test(test_former_replicas_are_counted_or_stay),
 	};
+	unsigned int named = 0;
 
+	for (unsigned int i = 0; argc > 1 && i < RTE_DIM(tests); i++)
+		named += !strcmp(tests[i].name, argv[1]);
+	if (argc > 1 && !named) {
+		fprintf(stderr, "%s: no test of this name\n", argv[1]);
+		return 1;
+	}
 	/* Before time stands still, which EAL would wait for. */
 	if (test_eal_start("768") < 0)
 		return 1;
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
