@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What one runs before every commit: lint, the engine's unit tests, the lab's. Nothing here takes an
-# lcore, a namespace or a device, or starts the engine; `make test` has those.
+# lcore, a namespace or a device, or starts the engine, and nothing takes long; `make test` has those.
 set -uo pipefail
 
 cd "$(dirname "$0")/.."
 mkdir -p .setup
+# What is imported is not compiled anew each time, in each process.
+unset PYTHONDONTWRITEBYTECODE
 failed=()
 closing=()
 
@@ -23,9 +25,9 @@ run() {
 }
 
 run lint '^lint: ' scripts/lint.sh
-run engine '^Ok:' meson test -C build --print-errorlogs --no-rebuild
+run engine '^Ok:' meson test -C build --print-errorlogs --no-rebuild --no-suite long
 # Once again what fails, as in `make test`: machines that others share stop now and then.
-run lab '(passed|no tests ran).* in ' .venv/bin/python -m pytest --reruns 1 -r aR -m parallel \
+run lab '(passed|no tests ran).* in ' .venv/bin/python -m pytest --reruns 1 -r aR -m 'parallel and not long' \
 	-n "$(nproc)" --maxprocesses=8 --dist=loadfile lab tests/docs_test.py
 
 printf '%s\n' "${closing[@]}"

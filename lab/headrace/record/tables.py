@@ -11,7 +11,8 @@ import contextlib
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, BinaryIO, Literal, TypeVar, Union, get_args, get_origin
@@ -145,7 +146,8 @@ def quoted(path: Path) -> str:
     return str(path).replace("'", "''")
 
 
-def column_types(model: type[BaseModel]) -> dict[str, str]:
+@cache
+def column_types(model: type[BaseModel]) -> Mapping[str, str]:
     """DuckDB's type of each field, so that empty and partial bundles have the same columns."""
     return {name: _sql_type(field.annotation) for name, field in model.model_fields.items()}
 
