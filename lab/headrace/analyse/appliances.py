@@ -52,7 +52,7 @@ def compared_in(bundle: Bundle, reached: Sequence[Reached]) -> tuple[Compared, .
     if not reached:
         return read_compared(bundle.path / "samples")
     environment = bundle.environment
-    return tuple(compared(reached, environment.cpu.get("cpus") if environment else None))
+    return tuple(compared(reached, environment.cpus if environment else None))
 
 
 def _compared(

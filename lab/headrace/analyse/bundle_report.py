@@ -398,11 +398,11 @@ def _below_floor(summaries: Sequence[Summary]) -> list[str]:
 
 def _disturbed(environment: Environment | None) -> list[str]:
     """Other work at the start; the load at the end is mostly the engine's own polling."""
-    load = environment.noise.get("load_average") if environment else None
-    if not isinstance(load, list | tuple) or not load or float(load[0]) < IDLE_LOAD:
+    load = environment.load_before if environment else None
+    if load is None or load < IDLE_LOAD:
         return []
     return [
-        f"Other work ran on this machine when the run began (load average {float(load[0]):.1f}): "
+        f"Other work ran on this machine when the run began (load average {load:.1f}): "
         "expect lower and less steady figures than on an idle one."
     ]
 

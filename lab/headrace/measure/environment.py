@@ -17,7 +17,7 @@ from headrace.ground.contract import About, AboutCluster, AboutServer
 from headrace.host import hugepages
 from headrace.host.server import sysfs
 from headrace.record.bundle import now
-from headrace.record.environment import Environment
+from headrace.record.environment import Environment, Facts
 
 _CPU = Path("/sys/devices/system/cpu")
 _NO_FACTS = {"ok", "pid", "cpus"}
@@ -45,7 +45,7 @@ def collect(about: About, memory_note: str) -> Environment:
             python=platform.python_version(),
             libraries=_libraries(),
         ),
-        engine={} if about is None else about.info.model_dump(exclude=_NO_FACTS),
+        engine={} if about is None else about.info.model_dump(mode="json", exclude=_NO_FACTS),
         cpu=_cpu(),
         memory=_memory() | {"used": memory_note},
         kernel=_present(
@@ -75,7 +75,7 @@ def _of_cluster(about: AboutCluster) -> Environment:
             version=headrace.__version__, commit=_commit(), python=platform.python_version(),
             libraries=_libraries(),
         ),
-        engine={} if about.info is None else about.info.model_dump(exclude=_NO_FACTS),
+        engine={} if about.info is None else about.info.model_dump(mode="json", exclude=_NO_FACTS),
         cpu={"cpus": int(one)} if alike else {},
         kubernetes={
             "version": about.version,
@@ -91,7 +91,7 @@ def with_noise_after(environment: Environment) -> Environment:
     return environment.model_copy(update={"noise": {**environment.noise, **after}})
 
 
-def _present(**facts: Any) -> dict[str, Any]:
+def _present(**facts: Any) -> Facts:
     return {key: value for key, value in facts.items() if value is not None}
 
 
@@ -120,7 +120,7 @@ def _libraries() -> dict[str, str]:
     return versions
 
 
-def _cpu() -> dict[str, Any]:
+def _cpu() -> Facts:
     facts: dict[str, str] = {}
     for line in (sysfs.text("/proc/cpuinfo") or "").splitlines():
         key, colon, value = line.partition(":")
@@ -151,7 +151,7 @@ def _caches() -> dict[str, str]:
     return sizes
 
 
-def _memory() -> dict[str, Any]:
+def _memory() -> Facts:
     total = None
     for line in (sysfs.text("/proc/meminfo") or "").splitlines():
         if line.startswith("MemTotal:"):
@@ -176,7 +176,7 @@ def _mitigations() -> dict[str, str]:
     return mitigations
 
 
-def _virtualisation() -> dict[str, Any]:
+def _virtualisation() -> Facts:
     flags = " ".join(
         line
         for line in (sysfs.text("/proc/cpuinfo") or "").splitlines()
@@ -190,7 +190,7 @@ def _virtualisation() -> dict[str, Any]:
     )
 
 
-def _noise() -> dict[str, Any]:
+def _noise() -> Facts:
     """Steal and load: on a shared machine the neighbours are part of the figure."""
     load = os.getloadavg()
     steal = None

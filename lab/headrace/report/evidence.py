@@ -101,8 +101,7 @@ def _blocks(summaries: Sequence[Summary], environment: Environment | None) -> It
     if (folded := used(results)) is not None:
         yield folded
     if environment is not None:
-        model = str(environment.cpu.get("model") or "")
-        yield Folded("Environment", model, tuple(_environment(environment)))
+        yield Folded("Environment", environment.cpu_model, tuple(_environment(environment)))
     method = (LOSS, RATES, LATENCY, CYCLES)
     yield Folded("How it is counted", "", tuple(Text(text) for text in method))
 
