@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml._yaml import CParser
 from yaml.composer import Composer
-from yaml.cyaml import CParser
+from yaml.parser import Parser
+from yaml.reader import Reader
 from yaml.resolver import Resolver
+from yaml.scanner import Scanner
 
 from headrace.errors import BadInput, bad_value
 
@@ -28,6 +31,10 @@ _MERGE = "tag:yaml.org,2002:merge"  # `<<`
 class _Strict(yaml.constructor.SafeConstructor):
     """Refuses duplicate keys, of which YAML would silently keep the last one."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.merged: list[tuple[yaml.MappingNode, list[tuple[yaml.Node, yaml.Node]]]] = []
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key_node, _ in node.value:
@@ -42,26 +49,25 @@ class _Strict(yaml.constructor.SafeConstructor):
         return super().construct_mapping(node, deep=deep)
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        before = list(node.value)
+        written = list(node.value)
         super().flatten_mapping(node)
         if len(node.value) > _KEYS_MAX:
             problem = f"{len(node.value)} keys with `<<`; allowed: {_KEYS_MAX}"
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
-        if any(key_node.tag == _MERGE for key_node, _ in before):
-            self.merged.append((node, before))
-
-    def read(self) -> tuple[yaml.Node | None, Any]:
-        """The nodes as they are written, and the data that they come to."""
-        self.merged: list[tuple[yaml.MappingNode, list[tuple[yaml.Node, yaml.Node]]]] = []
-        root = self.get_single_node()
-        data = None if root is None else self.construct_document(root)
-        for node, before in self.merged:
-            node.value = before
-        return root, data
+        if any(key_node.tag == _MERGE for key_node, _ in written):
+            self.merged.append((node, written))
 
 
-class _Loader(_Strict, yaml.SafeLoader):
+class _Loader(Composer, Reader, Scanner, Parser, _Strict, Resolver):
     """PyYAML's own parser."""
+
+    def __init__(self, text: str) -> None:
+        Reader.__init__(self, text)
+        Scanner.__init__(self)
+        Parser.__init__(self)
+        Composer.__init__(self)
+        _Strict.__init__(self)
+        Resolver.__init__(self)
 
 
 class _FastLoader(Composer, CParser, _Strict, Resolver):
@@ -242,9 +248,18 @@ def load(file: Path, inputs: Mapping[str, Path] | None = None) -> Document:
 def _read(text: str) -> tuple[yaml.Node | None, Any]:
     """What libyaml refuses is told in PyYAML's words, which say what was expected there."""
     try:
-        return _FastLoader(text).read()
+        return _whole(_FastLoader(text))
     except yaml.YAMLError:
-        return _Loader(text).read()
+        return _whole(_Loader(text))
+
+
+def _whole(loader: _FastLoader | _Loader) -> tuple[yaml.Node | None, Any]:
+    """The nodes as they are written, and the data that they come to."""
+    root = loader.get_single_node()
+    data = None if root is None else loader.construct_document(root)
+    for node, written in loader.merged:
+        node.value = written
+    return root, data
 
 
 def parse(text: str, file: Path, inputs: Mapping[str, Path] | None = None) -> Document:

@@ -7,8 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from headrace.errors import BadInput
+from headrace.spec import document
 from headrace.spec.document import Document, parse
 from headrace.spec.group import Machine
 from headrace.spec.points import Wanted, points
@@ -23,6 +25,36 @@ def test_merged_keys_count_unless_they_are_given() -> None:
     assert doc.data["c"] == {"x": 1, "y": 3, "z": 6}
     lines = [doc.line(("c", key)) for key in ("x", "y", "z")]
     assert lines == [1, 4, 2]
+
+
+def test_lines_and_data_are_those_of_pyyamls_own_parser(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """\
+# a comment
+a: &a
+  x: [1, 2.5, "three", ]
+  y: |
+    of
+    several lines
+b:
+  <<: *a
+  y:
+  z: {p: yes, q: ~, r: 0x10}
+c: []
+d:
+  - e: 2001-01-01
+  -
+    f: 'g'
+"""
+    paths: list[tuple[str | int, ...]] = [
+        ("a", "x", 1), ("a", "y"), ("b", "x"), ("b", "y"), ("b", "z", "q"), ("b", "nothing"),
+        ("c",), ("d", 0, "e"), ("d", 1), ("d", 1, "f"),
+    ]  # fmt: skip
+    fast = parse(text, FILE)
+    monkeypatch.setattr(document, "_FastLoader", document._Loader)
+    slow = parse(text, FILE)
+    assert fast.data == slow.data == yaml.safe_load(text)
+    lines = [3, 4, 3, 9, 10, 8, 11, 13, 15, 15]
+    assert [[one.line(path) for path in paths] for one in (fast, slow)] == [lines, lines]
 
 
 def test_a_key_that_is_given_twice_is_refused() -> None:
