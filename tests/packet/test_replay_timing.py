@@ -25,7 +25,7 @@ TIMES_MS = (0, 0.2, 0.4, 0.6, 10, 10.2, 40)
 PERIOD_S = 0.040 + 0.040 / 6
 
 
-def made() -> list[Packet]:
+def example() -> list[Packet]:
     packets = [Ether() / IP(src="10.0.0.1", dst="10.0.0.2", id=i) / UDP() for i in range(7)]
     for packet, ms in zip(packets, TIMES_MS, strict=True):
         packet.time = 1_000_000_000 + ms / 1000
@@ -79,7 +79,7 @@ def test_packets_leave_when_the_capture_says(
 ) -> None:
     """Twice the mean rate: half of every distance. Twenty rounds and a burst of four."""
     capture, out = tmp_path / "c.pcap", tmp_path / "out.pcap"
-    wrpcap(str(capture), made())
+    wrpcap(str(capture), example())
     seconds, rate = (20 * PERIOD_S + 0.001 * speed) / speed, speed * 7 / PERIOD_S
     rounds = [(n * PERIOD_S + ms / 1000) / speed for n in range(21) for ms in TIMES_MS]
     of_capture = plan(capture, out, "capture", cpus[0])
@@ -94,9 +94,9 @@ def test_all_forms_of_captures(kind: str, engine_binary: Path, tmp_path: Path) -
     plain, file = tmp_path / kind.removesuffix(".gz"), tmp_path / f"c.{kind}"
     if "pcapng" in kind:
         with PcapNgWriter(str(plain)) as writer:
-            writer.write(made())
+            writer.write(example())
     else:
-        wrpcap(str(plain), made())
+        wrpcap(str(plain), example())
     data = plain.read_bytes()
     file.write_bytes(gzip.compress(data) if kind.endswith(".gz") else data)
     times = captured(engine_binary, file)
@@ -106,7 +106,7 @@ def test_all_forms_of_captures(kind: str, engine_binary: Path, tmp_path: Path) -
 
 @pytest.mark.parallel
 def test_a_gzip_that_is_cut_off(engine_binary: Path, tmp_path: Path) -> None:
-    wrpcap(str(tmp_path / "c.pcap"), made() * 100)
+    wrpcap(str(tmp_path / "c.pcap"), example() * 100)
     whole = gzip.compress((tmp_path / "c.pcap").read_bytes())
     (tmp_path / "c.pcap.gz").write_bytes(whole[: len(whole) // 2])
     assert captured(engine_binary, tmp_path / "c.pcap.gz").packets == 0
