@@ -130,6 +130,7 @@ def test_local_search_ends_at_a_layout_whose_neighbours_are_no_better() -> None:
     assert set(neighbours(given, local)) <= everything
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_the_quickest_of_all_layouts(seed: int) -> None:
     given = problem(seed, 3, 2)
@@ -152,6 +153,7 @@ def test_the_local_search_for_latency_is_near_the_quickest() -> None:
     assert "not proven" in local.how
 
 
+@pytest.mark.long
 def test_fewest_lcores_within_a_latency() -> None:
     given = problem(5, 3, 3)
     rate = best(given).predicted_pps / 2
@@ -172,6 +174,7 @@ def _slow(runs: tuple[Run, ...]) -> Problem:
     return Problem(nfs, Traffic(Hop(30, 40), Hop(20, 40), 0, 1, 0, 100, 20), (0, 1), 1e9, runs)
 
 
+@pytest.mark.long
 def test_functions_side_by_side_are_chosen_where_they_may_be() -> None:
     """Two slow ones at the same time, on both lcores: nothing in sequence is as quick."""
     alone, beside = quickest(_slow(()), 1e4), quickest(_slow((Run(1, 2),)), 1e4)

@@ -96,6 +96,7 @@ def _answer(seed: int) -> PlacementAnswer | None:
         return None
 
 
+@pytest.mark.long
 def test_a_small_problem_has_the_value_of_the_best_of_all_placements(
     answers: dict[int, PlacementAnswer | None],
 ) -> None:
@@ -125,6 +126,7 @@ def test_a_tie_goes_to_the_faster_place(aim: PlacementAim, delays: tuple[int, in
     assert {s.area for s in way.segments} == {delays.index(100)}
 
 
+@pytest.mark.long
 def test_its_certificate_is_accepted_by_the_checker(
     answers: dict[int, PlacementAnswer | None],
 ) -> None:
@@ -136,6 +138,7 @@ def test_its_certificate_is_accepted_by_the_checker(
     assert kinds == {True, False}
 
 
+@pytest.mark.long
 def test_a_certificate_altered_by_one_is_rejected(
     answers: dict[int, PlacementAnswer | None],
 ) -> None:

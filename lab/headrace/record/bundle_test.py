@@ -332,18 +332,18 @@ def _bomb(folder: Path, rows: int) -> Bundle:
             f"range({rows})) TO '{bomb}' (FORMAT parquet, COMPRESSION zstd)"
         )
     bomb.rename(table)
-    assert table.stat().st_size < rows * 20
+    assert table.stat().st_size < rows * 100
     return Bundle(whole)
 
 
 def test_a_strangers_table_takes_little_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bundle = _bomb(tmp_path / "b", 5000)
-    assert len(bundle.results()) == 5000
+    bundle = _bomb(tmp_path / "b", 1000)
+    assert len(bundle.results()) == 1000
     monkeypatch.setattr(tables, "TEXT_OF_ROWS_MOST", 1 << 20)
     with pytest.raises(BundleError, match=r"results\.parquet: is too long; allowed: 1048576 bytes"):
         Bundle(bundle.path).results()
-    monkeypatch.setattr(tables, "ROWS_MOST", 4999)
-    with pytest.raises(BundleError, match=r"results\.parquet: 5000 rows; allowed: 4999"):
+    monkeypatch.setattr(tables, "ROWS_MOST", 999)
+    with pytest.raises(BundleError, match=r"results\.parquet: 1000 rows; allowed: 999"):
         query([bundle.path], "SELECT count(*) FROM results")

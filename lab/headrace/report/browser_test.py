@@ -95,9 +95,13 @@ def look(folder: Path, pages: dict[str, str], widths: Sequence[int] = WIDTHS) ->
     return faults
 
 
-pytestmark = pytest.mark.skipif(
-    BROWSER is None, reason="pages cannot be looked at here: no chromium on PATH (apt: chromium)"
-)
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        BROWSER is None,
+        reason="pages cannot be looked at here: no chromium on PATH (apt: chromium)",
+    ),
+]
 
 
 def planned() -> ChainPlan:
