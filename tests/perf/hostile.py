@@ -105,7 +105,7 @@ def slower(
 ) -> dict[str, Sample]:
     """By attack: the neighbour's rate beside a VNF that behaves, over that beside this one."""
     path = folder / "vf.sock"
-    rates: dict[str, list[float]] = {}
+    found: dict[str, list[float]] = {}
     with Engine(binary, plan(cpus[0], path), folder) as engine:
         boost(engine.process.pid)
         sources = {"gen": {"rate_pps": LOAD_PPS, "duration_s": 3600},
@@ -117,9 +117,9 @@ def slower(
                 first = _rate(engine, path, cpus[1], good, seconds)
                 attacked = _rate(engine, path, cpus[1], what, seconds)
                 last = _rate(engine, path, cpus[1], good, seconds)
-                rates.setdefault(what.__name__, []).append((first + last) / 2 / attacked)
+                found.setdefault(what.__name__, []).append((first + last) / 2 / attacked)
         engine.call("stop")
-    return {name: Sample(tuple(values)) for name, values in rates.items()}
+    return {name: Sample(tuple(values)) for name, values in found.items()}
 
 
 def _tables_s(engine: Engine, port: int) -> tuple[float, float]:
@@ -133,12 +133,12 @@ def routes(
 ) -> dict[str, tuple[Sample, Sample]]:
     """By attack: how long tables take to be known, and to be gone, beside a peer that attacks, over
     that beside none before."""
-    times: dict[str, tuple[list[float], list[float]]] = {}
+    found: dict[str, tuple[list[float], list[float]]] = {}
     for attack in route_attacks.ATTACKS:
         ports = route_attacks.free_ports(2)
         with Engine(binary, route_attacks.plan(cpus[0], ports), folder) as engine:
             boost(engine.process.pid)
-            ratios = times.setdefault(attack.__name__, ([], []))
+            ratios = found.setdefault(attack.__name__, ([], []))
             for _ in range(turns):
                 before = _tables_s(engine, ports[1])
                 with route_attacks.attacked(ports[0], attack):
@@ -146,7 +146,7 @@ def routes(
                     beside = _tables_s(engine, ports[1])
                 for gathered, one, other in zip(ratios, beside, before, strict=True):
                     gathered.append(one / other)
-    return {name: (Sample(tuple(a)), Sample(tuple(b))) for name, (a, b) in times.items()}
+    return {name: (Sample(tuple(a)), Sample(tuple(b))) for name, (a, b) in found.items()}
 
 
 def _announces(port: int, tables: int) -> float:
@@ -177,7 +177,7 @@ def _attacked_meanwhile(port: int, other: int, attack: route_attacks.Attack) -> 
 def meanwhile(binary: Path, folder: Path, cpus: list[int], turns: int) -> dict[str, Sample]:
     """By attack: how long tables take beside an attack that begins while they are sent, over alone.
     Two that both send all the time have half of the thread each, so 2 is what is fair."""
-    rates: dict[str, list[float]] = {}
+    found: dict[str, list[float]] = {}
     for attack in route_attacks.ATTACKS:
         ports = route_attacks.free_ports(2)
         with Engine(binary, route_attacks.plan(cpus[0], ports), folder) as engine:
@@ -185,8 +185,8 @@ def meanwhile(binary: Path, folder: Path, cpus: list[int], turns: int) -> dict[s
             for _ in range(turns):
                 alone = _announces(ports[1], 2 * TABLES)
                 beside = _attacked_meanwhile(ports[0], ports[1], attack)
-                rates.setdefault(attack.__name__, []).append(beside / alone)
-    return {name: Sample(tuple(values)) for name, values in rates.items()}
+                found.setdefault(attack.__name__, []).append(beside / alone)
+    return {name: Sample(tuple(values)) for name, values in found.items()}
 
 
 def sweeps_ms(binary: Path, folder: Path, cpus: list[int], turns: int) -> Sample:
@@ -208,15 +208,15 @@ if __name__ == "__main__":
     given = asked.parse_args()
     built = Path(__file__).resolve().parents[2] / "build" / "engine" / "headrace-engine"
     binary = Path(os.environ.get("HEADRACE_ENGINE", built))
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as made:
         if given.what == "links":
-            rows = slower(binary, Path(folder), free_cpus(), given.turns, given.seconds)
+            rows = slower(binary, Path(made), free_cpus(), given.turns, given.seconds)
         elif given.what == "meanwhile":
-            rows = meanwhile(binary, Path(folder), free_cpus(), given.turns)
+            rows = meanwhile(binary, Path(made), free_cpus(), given.turns)
         elif given.what == "sweeps":
-            rows = {"ms": sweeps_ms(binary, Path(folder), free_cpus(), given.turns)}
+            rows = {"ms": sweeps_ms(binary, Path(made), free_cpus(), given.turns)}
         else:
-            both = routes(binary, Path(folder), free_cpus(), given.turns)
+            both = routes(binary, Path(made), free_cpus(), given.turns)
             known = {f"{name}, known": one[0] for name, one in both.items()}
             rows = known | {f"{name}, gone": one[1] for name, one in both.items()}
     for name, sample in rows.items():
