@@ -164,6 +164,7 @@ def judged(
     return judge_claims(Bundle(folder), claims, lambda _: None, "somebody")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("study", STUDIES)
 def test_rows_confirm_a_claim_and_other_rows_contradict_it(study: str, tmp_path: Path) -> None:
     """A number or a text is held against what the first rows gave, as few rows at random give a
