@@ -48,7 +48,7 @@ class Comparison(Record):
 def compare_sides(bundle: Bundle, a: str, b: str) -> Comparison:
     """`a`, `b`: what the sides are called."""
     left, right = (_by_key(bundle.results(), side) for side in SIDES)
-    pairs = tuple(_pair(key, left[key], right[key]) for key in left if key in right)
+    pairs = tuple(pair_results(key, left[key], right[key]) for key in left if key in right)
     return Comparison(bundle=str(bundle.path), a=a, b=b, results=pairs)
 
 
@@ -61,7 +61,7 @@ def _by_key(results: Iterable[Result], side: str) -> dict[ResultKey, list[Result
     }  # fmt: skip
 
 
-def _pair(key: ResultKey, a: Sequence[Result], b: Sequence[Result]) -> PairedResults:
+def pair_results(key: ResultKey, a: Sequence[Result], b: Sequence[Result]) -> PairedResults:
     """Pairs by repetition what was measured one after the other."""
     ours = {one.repetition: one for one in a}
     pairs = [(ours[one.repetition], one) for one in b if one.repetition in ours]

@@ -22,6 +22,7 @@ from headrace.record.bundle import Bundle
 from headrace.record.convergence import old_changes
 from headrace.record.own import sample_record
 from headrace.record.pods import PODS, DeployedPodPlaces, PodPlace
+from headrace.record.points import PointRow, points_of
 from headrace.record.rows import Measurement, Result, Trial
 
 _EMPTY = Window(0.0, {}, {}, {})
@@ -48,6 +49,7 @@ class Evidence:
     absent: dict[str, str] = field(default_factory=dict)  # layer -> why it was not sampled
     layers: tuple[str, ...] = ()  # that were sampled
     pods: Mapping[str, Mapping[str, PodPlace]] = field(default_factory=dict)  # by deployment
+    points: Sequence[PointRow] = ()  # of a study with groups
     unfinished: str | None = None  # the run, and why
 
     @property
@@ -121,7 +123,13 @@ def of(path: Path) -> Evidence:
         folder = path / "samples"
         known = _evidence(folder, Samples(folder), results, trials)
         compared = compared_in(bundle, reached(bundle))
-        return replace(known, compared=compared, converged=settled, unfinished=unfinished)
+        return replace(
+            known,
+            compared=compared,
+            converged=settled,
+            unfinished=unfinished,
+            points=points_of(bundle),
+        )
     if (samples := Samples(path)).present:
         return _evidence(path, samples)
     raise bad_value(

@@ -5,15 +5,25 @@ the packets' way."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import permutations
 
 from headrace.analyse.diagnosis import Diagnosis, Weight
+from headrace.analyse.pairs import pair_results
 from headrace.analyse.rule_evidence import Evidence
 from headrace.analyse.rules_kernel import MIN_PACKETS
 from headrace.analyse.rules_machine import THROTTLED
-from headrace.analyse.units import percent
+from headrace.analyse.summary import ResultKey, key_of, summarise
+from headrace.analyse.units import percent, plural
+from headrace.record.estimates import Paired
 from headrace.record.pods import PodPlace
+from headrace.record.points import PointRow
 
+_PRIVILEGED = "ground.kubernetes.privileged"
+# What the kernel says of a thread for which it keeps loads behind stores. Before Linux 5.16 it did
+# so to each whose system calls are filtered, as a pod's are that is not privileged (the kernel's
+# documentation of spec_store_bypass_disable).
+_HELD = ("thread force mitigated", "thread mitigated")
 _CLUSTER_DEVICE = "eth0"  # as the kubelet's runtime calls a pod's own (CRI)
 _BESIDE = 0.05  # of a pod's packets: probes and name servers are far less
 
@@ -107,4 +117,64 @@ def cluster_network(e: Evidence) -> Iterator[Diagnosis]:
             )
 
 
-RULES = (misaligned, shared_cpus, throttled, cluster_network)
+def rights(e: Evidence) -> Iterator[Diagnosis]:
+    """What pods without rights carry, by privileged ones that were measured beside them."""
+    for confined, privileged in _by_rights(e.points):
+        own = [r for r in e.results if r.chain == confined.point and r.goal != "fixed"]
+        for one in summarise(own):  # a load that is given says nothing of what could be carried
+            theirs = one.key.model_copy(update={"chain": privileged.point})
+            pair = pair_results(
+                one.key, [r for r in e.results if key_of(r) == theirs], one.results
+            ).paired
+            if pair is not None:
+                yield _price(e, confined.point, privileged.point, one.key, pair)
+
+
+def _by_rights(points: Sequence[PointRow]) -> Iterator[tuple[PointRow, PointRow]]:
+    """Points of a group that differ in that only."""
+    for one, other in permutations(points, 2):
+        alike = other.values == {**one.values, _PRIVILEGED: True}
+        if alike and one.group == other.group and one.values.get(_PRIVILEGED) is False:
+            yield one, other
+
+
+def _price(e: Evidence, confined: str, privileged: str, key: ResultKey, pair: Paired) -> Diagnosis:
+    ratio = pair.ratio
+    text = (
+        f"pods without rights ({confined}) carry {percent(1 - ratio.value, 2)} less than "
+        f"privileged ones ({privileged})"
+    )
+    if pair.verdict != "slower":
+        text = (
+            f"pods without rights ({confined}) carry no less than privileged ones ({privileged}) "
+            "that would show"
+        )
+    evidence = [
+        f"{ratio.value:.3f} times as much (95 %: {ratio.low:.3f} to {ratio.high:.3f}), "
+        f"{plural(pair.pairs, 'pair')} of repetitions"
+    ]
+    own = [
+        pod
+        for name, pods in e.pods.items()
+        if name == f"{key.execution}, {confined}"
+        for pod in pods.values()
+    ]
+    held = {pod.store_bypass for pod in own} & set(_HELD)
+    if held:
+        evidence.append(f"loads wait for stores there (Speculation_Store_Bypass: {min(held)})")
+    slower = pair.verdict == "slower"
+    return Diagnosis(
+        rule="pod-rights",
+        weight=Weight.ADVICE,
+        share=1 - ratio.value if slower else 0.0,
+        place=confined,
+        text=text,
+        evidence=tuple(evidence),
+        remedy="nodes with Linux 5.16 or later, or `spec_store_bypass_disable=prctl` on their "
+        "kernel's command line"
+        if slower and held
+        else "",
+    )
+
+
+RULES = (misaligned, shared_cpus, throttled, cluster_network, rights)

@@ -24,6 +24,8 @@ class PodPlace(Record):
     cpu_limit: float | None = None  # of CPUs
     periods: int = 0  # of that limit, in which it ran
     throttled: int = 0  # of these, in which it was stopped
+    # What the kernel does about loads that run ahead of stores, in its words (proc(5))
+    store_bypass: str = ""
 
 
 class DeployedPodPlaces(RootModel[dict[str, dict[str, PodPlace]]]):

@@ -16,7 +16,8 @@ from headrace.record.pods import PODS, DeployedPodPlaces, PodPlace
 # Lines `WORD VALUE...`; device plugins tell addresses by variables of this name's beginning.
 PLACE = (
     "sh", "-c",
-    "sed -n 's/^Cpus_allowed_list:[[:space:]]*/cpus /p; s/^Mems_allowed_list:[[:space:]]*/mems /p' "
+    "sed -n 's/^Cpus_allowed_list:[[:space:]]*/cpus /p; s/^Mems_allowed_list:[[:space:]]*/mems /p; "
+    "s/^Speculation_Store_Bypass:[[:space:]]*/store-bypass /p' "
     "/proc/self/status; "
     "for n in /sys/devices/system/node/node[0-9]*; do "
     "[ -r $n/cpulist ] && echo node ${n##*node} $(cat $n/cpulist); done; "
@@ -39,6 +40,7 @@ def _place(text: str, pod: Mapping[str, Any], container: str, polls: bool) -> Po
     nodes: dict[int, set[int]] = {}
     devices: dict[str, int] = {}
     counts: dict[str, int] = {}
+    store_bypass = ""
     for line in text.splitlines():
         word, *values = line.split() or [""]
         if word == "cpus" and values:
@@ -49,6 +51,8 @@ def _place(text: str, pod: Mapping[str, Any], container: str, polls: bool) -> Po
             nodes[int(values[0])] = set(listed(values[1]))
         elif word == "device" and len(values) == 2:
             devices[values[0]] = int(values[1])
+        elif word == "store-bypass":
+            store_bypass = " ".join(values)
         elif word in ("nr_periods", "nr_throttled") and len(values) == 1:
             counts[word] = int(values[0])
     limit = _cpu_limit(pod, container)
@@ -66,6 +70,7 @@ def _place(text: str, pod: Mapping[str, Any], container: str, polls: bool) -> Po
         cpu_limit=limit,
         periods=counts.get("nr_periods", 0),
         throttled=counts.get("nr_throttled", 0),
+        store_bypass=store_bypass,
     )
 
 

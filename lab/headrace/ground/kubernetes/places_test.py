@@ -13,6 +13,7 @@ mems 0-63
 node 0 0-1
 node 1 2-5
 device 0000:81:00.1 1
+store-bypass thread force mitigated
 nr_periods 120
 nr_throttled 7
 throttled_time 12345
@@ -35,6 +36,7 @@ def test_what_a_node_gave_a_pod() -> None:
         (0, 1),
     )
     assert (one.devices, one.periods, one.throttled) == ({"0000:81:00.1": 1}, 120, 7)
+    assert one.store_bypass == "thread force mitigated"
 
 
 def test_cpus_are_its_own_only_where_it_asked_for_as_many_whole_ones() -> None:
