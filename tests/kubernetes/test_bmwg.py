@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 
+import duckdb
 import pytest
 import yaml
 
@@ -113,40 +115,66 @@ def test_pods_of_engines(cluster: OwnCluster, tmp_path: Path, file: str, group: 
         assert seconds < GOAL_S
 
 
-def test_a_campaign_of_pods_that_was_killed(cluster: OwnCluster, tmp_path: Path) -> None:
-    """Points that are measured on the cluster, one at a time; what the killed one left there goes
-    when it is gone on with, and its first point is not measured again."""
-    study = yaml.safe_load((STUDIES / "normal-non-acceleration.yaml").read_text())
+def campaign_of_pods() -> dict[str, Any]:
+    """Third-party VNFs by two networks, and headrace's own functions over memif."""
+    study: dict[str, Any] = yaml.safe_load((STUDIES / "normal-non-acceleration.yaml").read_text())
     study["groups"] = {
         name: group for name, group in study["groups"].items() if name.startswith("pods-")
     }
     for group in study["groups"].values():
         del group["quick"]
         group["spec"]["measure"]["trial"] = "2 s"
+    study["groups"]["pods-memif"] = {
+        "about": "Pods of headrace's own functions.",
+        "spec": {
+            "chain": ["l2fwd"],
+            "workload": {"frame": 128, "flows": 256},
+            "measure": {"search": [], "loads": ["2k"], "trial": "1 s"},
+            "ground": {"kubernetes": {"cpus": 0, "pod_cpus": {"tester": 1}, "nodes": "node1"}},
+        },
+    }
     study["repetitions"] = 1
-    spec, folder, log = tmp_path / "pods.yaml", tmp_path / "campaign", tmp_path / "log"
-    spec.write_text(yaml.safe_dump(study))
-    first = folder / "pods-bridge-1-1" / "status.json"
-    process = cluster.begin("campaign", spec, "--out", folder, log=log)
+    return study
+
+
+def killed_beside(cluster: OwnCluster, command: list[object], done: list[Path], log: Path) -> None:
+    """A campaign that is killed once these bundles are complete, and pods of the next are there."""
+    process = cluster.begin(*command, log=log)
     try:
         deadline = time.monotonic() + 200
-        while not cluster.left().get("cluster") or not complete(first):
+        while not all(map(complete, done)) or not cluster.left().get("cluster"):
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.1)
     finally:
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-    written = first.stat().st_mtime_ns
-    done = cluster.headrace("campaign", spec, "--out", folder, "--json")
+
+
+def test_a_campaign_of_pods_that_was_killed_twice(cluster: OwnCluster, tmp_path: Path) -> None:
+    """Points that are measured on the cluster, one at a time; what a killed one left there goes
+    when it is gone on with, and none that was complete is measured again. One store has all."""
+    spec, folder = tmp_path / "pods.yaml", tmp_path / "campaign"
+    spec.write_text(yaml.safe_dump(campaign_of_pods(), sort_keys=False))
+    command: list[object] = ["campaign", spec, "--out", folder, "--json"]
+    keys = ["pods-bridge-1", "pods-macvlan-1", "pods-memif-1"]
+    first, second = (folder / f"{key}-1" / "status.json" for key in keys[:2])
+    killed_beside(cluster, command, [first], tmp_path / "log1")
+    assert not complete(second)
+    killed_beside(cluster, command, [first, second], tmp_path / "log2")
+    assert "1 run of before" in (tmp_path / "log2").read_text()
+    assert len(cluster.left()["cluster"]) == 1  # the third's: the first's is gone
+    written = [one.stat().st_mtime_ns for one in (first, second)]
+    done = cluster.headrace(*command)
     assert done.returncode == 0, done.stderr
-    assert "1 run of before" in done.stderr
-    assert first.stat().st_mtime_ns == written
+    assert "2 runs of before" in done.stderr
+    assert [one.stat().st_mtime_ns for one in (first, second)] == written
     points = {one["key"]: one for one in json.loads(done.stdout)["points"]}
-    assert {key for key, one in points.items() if one["median"]} == {
-        "pods-bridge-1", "pods-macvlan-1",
-    }  # fmt: skip
+    assert {key for key, one in points.items() if one["median"]} == set(keys)
     assert cluster.left() == {}
+    with duckdb.connect() as db:
+        query = f"SELECT bundle, count(*) FROM read_parquet('{folder}/results.parquet') GROUP BY 1"
+        assert dict(db.execute(query).fetchall()) == {f"{key}-1": 1 for key in keys}
 
 
 def complete(status: Path) -> bool:

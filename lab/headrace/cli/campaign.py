@@ -144,7 +144,11 @@ def _here(jobs: int | None, pods: str | None, on: str | None) -> None:
         raise bad_value("--jobs", jobs, "1, as measurements beside each other disturb each other")
     if pods is not None:
         problem = "--on SERVER is missing" if on is None else f"--on {on} predicts nothing"
-        raise bad_value("--pods", pods, "a study that is predicted, as with --on SERVER", problem)
+        allowed = (
+            "a study that is predicted, as with --on SERVER; one that is measured on a cluster "
+            "needs no --pods"
+        )
+        raise bad_value("--pods", pods, allowed, problem)
 
 
 def _list(study: str, points: Sequence[CampaignPoint], as_json: bool) -> None:
