@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 pytestmark = pytest.mark.parallel
 
@@ -99,8 +102,9 @@ def export(spec: Path, text: str, *options: str) -> subprocess.CompletedProcess[
     spec.write_text(text)
     command = [sys.executable, "-m", "headrace", "export", "kubernetes", spec, spec.parent / "m"]
     return subprocess.run(
-        [*command, *options], capture_output=True, text=True, check=False, timeout=120
-    )
+        [*command, *options], capture_output=True, text=True, check=False, timeout=120,
+        env={**os.environ, "KUBECONFIG": "/nonexistent"},
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -161,6 +165,82 @@ def test_what_an_earlier_export_left_is_said(tmp_path: Path) -> None:
         f"note: {folder} has 1 other deployment of before, left as they were: few-1"
     ]
     assert done.stdout.startswith(f"{folder}: 1 deployment; ")
+
+
+PODS = "name: t\nchain: [{acl: {rules_file: my.rules}}, l2fwd]\ndeployment: {execution: pipeline}\n"
+RULES = "@0.0.0.0/0\t0.0.0.0/0\t0 : 65535\t0 : 65535\t0x00/0x00\t0x0000/0x0000\n"
+
+
+def test_engines_manifests_have_their_plans_and_files(tmp_path: Path) -> None:
+    """Each pod starts its own engine: a caller waits for who listens, no file of this machine's is
+    named, and a pod has one lcore. Two exports are of one text, and no cluster is asked."""
+    (tmp_path / "my.rules").write_text(RULES)
+    done = export(tmp_path / "t.yaml", PODS, "--node", "n1")
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "m" / "t-1"
+    texts = {file.name: file.read_text() for file in folder.iterdir()}
+    assert str(tmp_path) not in "".join(texts.values())
+    [plans] = yaml.safe_load_all(texts["plans.yaml"])
+    assert plans["data"].pop("0-my.rules") == RULES
+    pods = {one["metadata"]["name"]: one["spec"] for one in yaml.safe_load_all(texts["pods.yaml"])}
+    assert list(pods) == ["tester", "vnf1", "vnf2"]
+    assert set(plans["data"]) == {f"{pod}.json" for pod in pods}
+    listening: list[str] = []
+    for pod, body in pods.items():  # from the tester on, who listens for those behind it
+        plan = json.loads(plans["data"][f"{pod}.json"])
+        assert len({cpu for segment in plan["segments"] for cpu in segment["cpus"]}) == 1
+        [engine] = body["containers"]
+        script = engine["command"][-1]
+        waited = re.findall(r"-S (\S+) ", script)
+        assert set(waited) <= set(listening) and bool(waited) == (pod != "tester")
+        listening += re.findall(r"\S+-links\S+", script.splitlines()[0])
+        assert body["nodeSelector"] == {"kubernetes.io/hostname": "n1"}
+    assert json.loads(plans["data"]["vnf1.json"])["nfs"]["acl"]["params"]["rules_file"] == (
+        "/given/0-my.rules"
+    )
+    shutil.rmtree(tmp_path / "m")
+    assert export(tmp_path / "t.yaml", PODS, "--node", "n1").returncode == 0
+    assert {file.name: file.read_text() for file in folder.iterdir()} == texts
+
+
+DEVICES = ["tester/left=eth2", "tester/right=eth3", "vnf1/in=eth2", "vnf1/out=eth3"]
+
+
+def test_engines_apart_are_on_the_nodes_that_are_named(tmp_path: Path) -> None:
+    devices = [word for one in DEVICES for word in ("--device", one)]
+    apart = ["--network", "host-device", *devices]
+    done = export(tmp_path / "t.yaml", OWN, *apart, "--node", "n2", "--node", "tester=n1")
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "m" / "t-1"
+    pods = list(yaml.safe_load_all((folder / "pods.yaml").read_text()))
+    assert {one["metadata"]["name"]: one["spec"]["nodeSelector"] for one in pods} == {
+        "tester": {"kubernetes.io/hostname": "n1"}, "vnf1": {"kubernetes.io/hostname": "n2"},
+    }  # fmt: skip
+    assert (folder / "networks.yaml").read_text().count("kind: NetworkAttachmentDefinition") == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--network", "bridge"], "--network: got 'bridge'; allowed: host-device with headrace's"),
+        (["--network", "host-device"], "--device: allowed: a name, as the network is host-device"),
+        (["--node", "vnf1=n1"], "--node: got 'vnf1=n1'; allowed: NODE for the chain's pods, teste"),
+        (["--node", "n1", "--node", "tester=n2"], "ground.kubernetes.place: got 'n2'; allowed: n1"),
+        (["--resource", "x"], "--resource: got 'x'; allowed: with network sriov"),
+        (
+            ["--network", "host-device", *(w for one in DEVICES for w in ("--device", one))],
+            "network host-device: the devices are a node's own; allowed: with",
+        ),
+    ],
+)
+def test_what_pods_of_engines_are_not_is_told(
+    options: list[str], words: str, tmp_path: Path
+) -> None:
+    done = export(tmp_path / "t.yaml", OWN, *options)
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert line.startswith(f"headrace: {words}")
+    assert not (tmp_path / "m").exists()
 
 
 def test_no_kubeconfig_is_said(tmp_path: Path) -> None:

@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from conftest import REPO
 from support.cluster import OURS, Kubectl
@@ -94,3 +98,95 @@ def test_a_graph_carries_requests_and_leaves_nothing(exported: Path, kubectl: Ku
     assert counters("ids")["packets"] > REQUESTS  # by copies alone: it has no address
     kubectl("delete", "namespace", NAMESPACE)
     assert kubectl("get", "pods,network-attachment-definitions", "-A", "-o", "name") == ""
+
+
+# engines ----------------------------------------------------------------------------------------
+
+# One CPU is a pod's own: the chain's pods have what others leave of the other one.
+OWN = """name: own
+chain:
+  - acl: {{rules_file: my.rules}}
+  - l2fwd: {{}}
+deployment: {{execution: pipeline}}
+ground: {{kubernetes: {{link: {link}, cpus: 0, pod_cpus: {{tester: 1}}, nodes: node1}}}}
+"""
+ANY = "@0.0.0.0/0\t0.0.0.0/0\t0 : 65535\t0 : 65535\t0x00/0x00\t0x0000/0x0000\n"
+OWN_NAMESPACE, CHAIN_PODS, PACKETS = "headrace-own-1", ("vnf1", "vnf2"), 1000
+
+
+@pytest.fixture
+def without_engines(kubectl: Kubectl) -> Iterator[None]:
+    yield
+    kubectl("delete", "namespace", OWN_NAMESPACE, "--ignore-not-found")
+
+
+def asked(kubectl: Kubectl, pod: str, request: dict[str, Any]) -> dict[str, Any]:
+    """What a pod's engine answers to one request."""
+    script = f"echo '{json.dumps(request)}' | socat -t 9 - UNIX-CONNECT:/run/headrace/control.sock"
+    answer = kubectl("exec", "-n", OWN_NAMESPACE, pod, "--", "sh", "-ec", script)
+    told: dict[str, Any] = json.loads(answer)
+    assert told["ok"], told
+    return told
+
+
+def ready(kubectl: Kubectl) -> dict[str, bool]:
+    """Each pod, and whether it is."""
+    text = kubectl("get", "pods", "-n", OWN_NAMESPACE, "-o", "json")
+    return {
+        pod["metadata"]["name"]: any(
+            one["type"] == "Ready" and one["status"] == "True"
+            for one in pod["status"].get("conditions", ())
+        )
+        for pod in json.loads(text)["items"]
+    }
+
+
+def running(kubectl: Kubectl, pod: str) -> None:
+    """Returns once its engine answers."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            asked(kubectl, pod, {"cmd": "info"})
+            return
+        except AssertionError:
+            assert time.monotonic() < deadline, f"no engine runs in {pod}"
+            time.sleep(0.5)
+
+
+@pytest.mark.usefixtures("images", "without_engines")
+@pytest.mark.parametrize("link", ["memif", "vhost-user"])
+def test_a_chain_of_engines_runs_by_its_manifests_alone(
+    link: str, tmp_path: Path, kubectl: Kubectl
+) -> None:
+    """No lab is there. A pod is ready once all its links are up, and not when its engine is; then
+    each packet that the tester is told to send comes back through both functions."""
+    (tmp_path / "my.rules").write_text(ANY)
+    spec, folder = tmp_path / "own.yaml", tmp_path / "own"
+    spec.write_text(OWN.format(link=link))
+    command = [sys.executable, "-m", "headrace", "export", "kubernetes", spec, folder]
+    subprocess.run(command, check=True, timeout=120)
+    folder /= "own-1"
+    first, *_ = yaml.safe_load_all((folder / "pods.yaml").read_text())
+    (tmp_path / "first.yaml").write_text(yaml.safe_dump(first))
+    kubectl("apply", "-f", folder / "namespace.yaml")
+    kubectl("apply", "-f", folder / "plans.yaml", "-f", tmp_path / "first.yaml")
+    running(kubectl, "tester")
+    time.sleep(3)  # several looks of its probe
+    assert ready(kubectl) == {"tester": False}
+    kubectl("apply", "-k", folder)
+    kubectl("wait", "-n", OWN_NAMESPACE, "--for=condition=Ready", "pod", "--all", "--timeout=120s")
+    assert set(ready(kubectl)) == {"tester", *CHAIN_PODS}
+    load = {"gen-forward": {"rate_pps": 1000, "packets": PACKETS}}
+    asked(kubectl, "tester", {"cmd": "start", "sources": load})
+    deadline = time.monotonic() + 60
+    while True:
+        links = asked(kubectl, "tester", {"cmd": "read"})["links"]
+        if links["sink-forward"]["received"] == PACKETS:
+            break
+        assert time.monotonic() < deadline, links
+        time.sleep(0.5)
+    assert links["gen-forward"]["sent"] == PACKETS
+    for pod in CHAIN_PODS:
+        segments = asked(kubectl, pod, {"cmd": "read"})["segments"]
+        [counts] = [nf for [one] in segments.values() for nf in one["nfs"].values()]
+        assert (counts["in"], counts["dropped"]) == (PACKETS, {}), pod

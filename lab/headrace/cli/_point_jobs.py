@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 from headrace import __version__
 from headrace.errors import HeadraceError
 from headrace.ground.kubernetes.jobs import GIVEN, RESULT, ClusterJobs, around, unpack
+from headrace.ground.kubernetes.manifests import file_key
 from headrace.ground.kubernetes.nodes import ClusterNodes
 from headrace.ground.kubernetes.pods import namespace_of
 from headrace.ground.kubernetes.waiting import make
@@ -82,7 +82,7 @@ def point_jobs(
     files = {_SPEC: doc.text().encode()}
     options = [] if server is None else ["--on", _named(server, inputs)]
     for number, (name, file) in enumerate(inputs.items()):
-        key = f"{number}-{re.sub(r'[^A-Za-z0-9_.-]', '-', file.name)}"
+        key = file_key(number, file)
         files[key] = file.read_bytes()
         options += ["--input", f"{name}={GIVEN}/{key}"]
     namespace = namespace_of(str(doc.data["name"]))

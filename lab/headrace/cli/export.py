@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -20,17 +21,24 @@ from headrace.cli._study_run import open_spec
 from headrace.errors import BadInput, HeadraceError, bad_value
 from headrace.ground.appliances.ground import AppliancePoint
 from headrace.ground.choose import Grounds
+from headrace.ground.contract import Checked
+from headrace.ground.kubernetes.cut import TESTER
 from headrace.ground.kubernetes.manifests import ATTACHMENTS, Manifest, PodNetwork, manifests
+from headrace.ground.kubernetes.nodes import UnaskedNodes
+from headrace.ground.kubernetes.own_chains import EnginePodsPoint, PodChains
 from headrace.host.consoles import Terminal
 from headrace.record.bundle import write_whole
 from headrace.record.outputs import ExportOutput
 from headrace.spec.base import INTERFACE_PATTERN
 from headrace.spec.document import Document
-from headrace.spec.kubernetes import NODE_NAME
+from headrace.spec.forms import hosting_kind
+from headrace.spec.kubernetes import NODE_NAME, Kubernetes
 from headrace.spec.points import Wanted, has_groups
+from headrace.spec.study import ground_of
 
 app = typer.Typer(no_args_is_help=True, help="Write a study's deployments for other tools.")
-_FILES = {"Namespace": "namespace.yaml", "Pod": "pods.yaml"}
+PodsPoint = AppliancePoint | EnginePodsPoint
+_FILES = {"Namespace": "namespace.yaml", "Pod": "pods.yaml", "ConfigMap": "plans.yaml"}
 _HEAD = (
     "# Written by `headrace export kubernetes`. `kubectl apply -k` this folder; deleting the\n"
     "# namespace undoes all of it.\n"
@@ -56,7 +64,7 @@ def _root() -> None:
 
 @app.command()
 def kubernetes(
-    spec: Annotated[Path, typer.Argument(help="A study with third-party VNFs.")],
+    spec: Annotated[Path, typer.Argument(help="A spec (YAML), or a study of headrace's own.")],
     folder: Annotated[Path, typer.Argument(help="Where a folder for each point is made.")],
     network: Annotated[
         str | None,
@@ -86,11 +94,13 @@ def kubernetes(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print which folders were made.")] = False,
 ) -> None:
-    """Write the manifests (kustomize) of each point: networks by Multus, a pod for each VNF."""
+    """Write the manifests (kustomize) of each point: networks by Multus, a pod for each VNF; of
+    headrace's own functions a pod for each segment and the tester, whose engines run."""
     doc = open_spec(spec, trusted=False)
-    asked = _asked(doc, spec, point)
-    nodes = _nodes(node or (), asked.values())
-    options = NetworkOptions(network, master, resource, claim, nodes, _devices(device or ()))
+    devices = _devices(device or ())
+    options = NetworkOptions(network, master, resource, claim, _nodes(node or ()), devices)
+    _check_network(options)
+    asked = _asked(doc, spec, point, options)
     _check(options, asked.values())
     written, left_out = _written(asked, options)
     reasons = dict.fromkeys(left_out.values())
@@ -123,13 +133,17 @@ def _say(text: str) -> None:
     Terminal(stderr=True, highlight=False, soft_wrap=True).print(text, markup=False)
 
 
-def _asked(doc: Document, spec: Path, point: str | None) -> dict[str, AppliancePoint]:
+def _asked(
+    doc: Document, spec: Path, point: str | None, options: NetworkOptions
+) -> dict[str, PodsPoint]:
     """The deployments that are wanted, by their folders' names: those that they have among all."""
-    checked = chosen(doc, Wanted(), cluster()).checked(Grounds().check, all_right=True)
-    every = [one for one in checked.points if isinstance(one, AppliancePoint)]
+    check = partial(_checked, options)
+    checked = chosen(doc, Wanted(), cluster()).checked(check, all_right=True)
+    every = [one for one in checked.points if isinstance(one, AppliancePoint | EnginePodsPoint)]
     if not every:
         raise BadInput(
-            f"{spec}: has no third-party VNFs; allowed: deployment.hosting.kind: appliances"
+            f"{spec}: no point of it is pods; allowed: groups with ground.kubernetes, or with "
+            "deployment.hosting.kind: appliances"
         )
     study, width = str(doc.data["name"]).lower().replace("_", "-"), len(str(len(every)))
     named = {f"{study}-{number:0{width}}": one for number, one in enumerate(every, 1)}
@@ -143,37 +157,92 @@ def _asked(doc: Document, spec: Path, point: str | None) -> dict[str, ApplianceP
         raise HeadraceError(f"--point: {point} cannot be had: {of_name.skipped}")
     of_point = {name: one for name, one in named.items() if one.study.name == point}
     if not of_point:
-        raise bad_value("--point", point, allowed="a point with third-party VNFs")
+        raise bad_value("--point", point, allowed="a point whose chain is pods")
     return of_point
 
 
+def _checked(options: NetworkOptions, doc: Document) -> Checked:
+    """Takes a study without groups that names no cluster for one that does; of one with groups it
+    takes those that do. No cluster is asked."""
+    if hosting_kind(doc.data) == "appliances":
+        return Grounds().check(doc)
+    asked = ground_of(doc)
+    given = None if asked is None else asked.kubernetes
+    if given is None:
+        if doc.group is not None:
+            return Checked(points=(), inputs={}, seconds=None)
+        given = Kubernetes()
+    given = _with_options(given, options)
+    return PodChains(given, UnaskedNodes(given)).check(doc)
+
+
+def _with_options(given: Kubernetes, options: NetworkOptions) -> Kubernetes:
+    """What the command line says of pods of headrace's own functions stands for what the study
+    does."""
+    places, update = dict(options.nodes), dict[str, object]()
+    if options.network not in (None, "host-device"):
+        allowed = "host-device with headrace's own functions, or none"
+        raise bad_value("--network", options.network, allowed=allowed)
+    if options.network is not None:
+        update |= {"network": options.network, "devices": dict(options.devices)}
+    if whole := places.pop("", None):
+        update["nodes"] = (whole,)
+    if unknown := sorted(set(places) - {TESTER}):
+        allowed = f"NODE for the chain's pods, {TESTER}=NODE"
+        raise bad_value("--node", f"{unknown[0]}={places[unknown[0]]}", allowed=allowed)
+    if places:
+        update["place"] = places
+    return given.model_copy(update=update)
+
+
 def _written(
-    asked: dict[str, AppliancePoint], options: NetworkOptions
+    asked: dict[str, PodsPoint], options: NetworkOptions
 ) -> tuple[dict[str, tuple[Manifest, ...]], dict[str, str]]:
     """Objects of each deployment; of those that pods cannot have, why."""
     written, left_out = {}, {}
     for name, one in asked.items():
         try:
-            network = _network(one, options)
-            layout, supplies = one.point.layout, one.point.supplies
-            written[name] = manifests(f"headrace-{name}", layout, supplies, network)
+            written[name] = _objects(f"headrace-{name}", one, options)
         except BadInput as why:
             left_out[f"{name}, {one.chain}, {one.execution}"] = str(why)
     return written, left_out
 
 
-def _check(options: NetworkOptions, points: Iterable[AppliancePoint]) -> None:
-    """What no point could do anything about."""
+def _objects(namespace: str, one: PodsPoint, options: NetworkOptions) -> tuple[Manifest, ...]:
+    if isinstance(one, EnginePodsPoint):
+        return one.exported(namespace)
+    network = _network(one, options)
+    return manifests(namespace, one.point.layout, one.point.supplies, network)
+
+
+def _check(options: NetworkOptions, points: Collection[PodsPoint]) -> None:
+    """What no point could do anything about. A container that no point has is no container."""
+    vnfs = [one for one in points if isinstance(one, AppliancePoint)]
+    names = {node.name for one in vnfs for node in one.point.layout.nodes}
+    names |= {TESTER} if len(vnfs) < len(points) else set()
+    for container, node in options.nodes:
+        if container and container not in names:
+            allowed = f"CONTAINER=NODE with {', '.join(sorted(names))}"
+            raise bad_value("--node", f"{container}={node}", allowed=allowed)
     given = options.network
-    if given is not None and given not in ATTACHMENTS:
-        raise bad_value("--network", given, allowed=", ".join(ATTACHMENTS))
-    kinds = {given or one.point.network for one in points}
+    joined = {"memory"} if len(vnfs) < len(points) else set()  # of pods of engines
+    kinds = {given} if given else {one.point.network for one in vnfs} | joined
     if options.claim is not None and "sriov" not in kinds:
         raise bad_value("--claim", options.claim, allowed="with network sriov")
     for option, value, of in _of_kinds(options):
         if value is not None and of not in kinds:
             raise bad_value(option, value, allowed=f"with network {of}")
         if kinds == {of} and not value:
+            raise bad_value(option, allowed=f"a name, as the network is {of}")
+
+
+def _check_network(options: NetworkOptions) -> None:
+    """A network that is named has what it needs, whatever the study."""
+    given = options.network
+    if given is not None and given not in ATTACHMENTS:
+        raise bad_value("--network", given, allowed=", ".join(ATTACHMENTS))
+    for option, value, of in _of_kinds(options):
+        if given == of and not value:
             raise bad_value(option, allowed=f"a name, as the network is {of}")
 
 
@@ -213,17 +282,14 @@ def _network(point: AppliancePoint, options: NetworkOptions) -> PodNetwork:
     return PodNetwork(kind, master or "", resource or "", claim or "", where, devices)
 
 
-def _nodes(given: Sequence[str], points: Iterable[AppliancePoint]) -> tuple[tuple[str, str], ...]:
-    """Container, "" for all, and its node. A container that no point has is no container."""
-    names = sorted({node.name for one in points for node in one.point.layout.nodes})
+def _nodes(given: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Container, "" for all, and its node."""
     places = []
     for text in given:
         container, equals, node = text.rpartition("=")
         if (equals and not container) or not NODE_NAME.fullmatch(node):
             allowed = "NODE or CONTAINER=NODE, the node's name of a-z, 0-9, - and . (RFC 1123)"
             raise bad_value("--node", text, allowed=allowed)
-        if container and container not in names:
-            raise bad_value("--node", text, allowed=f"CONTAINER=NODE with {', '.join(names)}")
         places.append((container, node))
     return tuple(places)
 
@@ -263,5 +329,17 @@ def _write(folder: Path, objects: tuple[Manifest, ...]) -> None:
     write_whole(folder / "kustomization.yaml", _HEAD + _yaml(kustomization))
 
 
+class _Legible(yaml.SafeDumper):
+    """Writes texts of several lines, as plans and scripts, by lines."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Legible.add_representer(str, _text)
+
+
 def _yaml(body: object) -> str:
-    return yaml.safe_dump(body, sort_keys=False, default_flow_style=False, width=1000)
+    return yaml.dump(body, Dumper=_Legible, sort_keys=False, default_flow_style=False, width=1000)

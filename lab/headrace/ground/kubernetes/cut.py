@@ -135,12 +135,12 @@ class PlanCut:
 
     def listens(self, pod: str) -> bool:
         """At a socket of the folder that pods share; those behind it call."""
+        return any(self.serves(pod, wire) for wire in self.of(pod) if wire.side is None)
+
+    def serves(self, pod: str, wire: Wire) -> bool:
+        """Whether it listens at that wire's socket, being the nearer to the tester of its two."""
         pods = list(self.plans)
-        return any(
-            pods.index(pod) == min(pods.index(wire.writer), pods.index(wire.reader))
-            for wire in self.of(pod)
-            if wire.side is None
-        )
+        return pods.index(pod) == min(pods.index(wire.writer), pods.index(wire.reader))
 
     def writes(self, pod: str) -> bool:
         """Into that folder: DPDK's memif wants to be able to, who calls, too."""

@@ -8,19 +8,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.ground.kubernetes.cut import SOCKETS, PlanCut
+from headrace.ground.kubernetes.engine_start import GIVEN, OWN, probe, start
 from headrace.ground.kubernetes.manifests import (
     CHAIN,
     NETWORKS,
     Body,
     Manifest,
+    config_map,
     network,
     rights,
+    together,
 )
 from headrace.host.cluster import MANAGED
 from headrace.spec.hosting import PROGRAM_MB
 
 ENGINE = "engine"  # the container
-OWN = "/run/headrace"  # a folder of the pod's own, in memory
+_FILES = "plans"  # the object with what pods are given
 _CONTROL_MB = 64  # for commands beside the engine
 # For packet sockets, their rings, which the driver locks, and the device, whose address it sets.
 _OF_DEVICES = ("IPC_LOCK", "NET_ADMIN", "NET_RAW")
@@ -32,16 +35,19 @@ _OF_PAGES = ("SYS_NICE",)
 @dataclass(frozen=True)
 class EnginePods:
     """How engines' pods are made. `cpus`: exclusive ones of each; pods that are not named have
-    none."""
+    none. `files`: what pods are given that start their engines themselves, each by its plan; those
+    of a lab wait for it."""
 
     namespace: str
     image: str
-    nodes: Mapping[str, str]  # of each pod
+    nodes: Mapping[str, str]  # of each pod; those that are not named are on one, whichever it is
     cpus: Mapping[str, int]
     memory_mb: int  # of DPDK's
     hugepages: bool
     privileged: bool  # all rights, for who wants to know what having none costs
     devices: Mapping[str, str] = field(default_factory=dict)  # pod/device: as its node calls it
+    selector: Mapping[str, str] = field(default_factory=dict)  # labels of all nodes
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def folder_of(namespace: str) -> str:
@@ -67,6 +73,8 @@ def _bodies(parts: PlanCut, how: EnginePods) -> Iterator[Body]:
     for pod in parts.plans:
         for device in parts.devices(pod):
             yield _attachment(pod, device, how)
+    if how.files:
+        yield config_map(how.namespace, _FILES, how.files, "plans and the files that they name")
     for pod in parts.plans:
         yield _pod(pod, parts, how)
 
@@ -93,22 +101,23 @@ def _pod(pod: str, parts: PlanCut, how: EnginePods) -> Body:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "dnsPolicy": "Default",
-        "restartPolicy": "Never",
+        # A lab is told that an engine died; one that no lab started is started again.
+        "restartPolicy": "Always" if how.files else "Never",
         "terminationGracePeriodSeconds": 0,
         "containers": [
             {
                 "name": ENGINE,
                 "image": how.image,
                 "imagePullPolicy": "IfNotPresent",
-                "command": ["sleep", "infinity"],  # engines are started by what the lab asks
+                **_command(pod, parts, how),
                 "resources": _resources(pod, parts, how),
                 "securityContext": confined,
                 "volumeMounts": _mounts(pod, parts, how),
             }
         ],
         "volumes": [{"name": name, **source} for name, _, source in _volumes(how)],
+        **_where(pod, how),
     }
-    spec["nodeSelector"] = {"kubernetes.io/hostname": how.nodes[pod]}
     metadata: dict[str, object] = {
         "name": pod, "namespace": how.namespace, "labels": {**MANAGED, CHAIN: how.namespace},
     }  # fmt: skip
@@ -116,6 +125,19 @@ def _pod(pod: str, parts: PlanCut, how: EnginePods) -> Body:
         given = [{"name": f"{pod}-{device}", "interface": device} for device in devices]
         metadata["annotations"] = {NETWORKS: json.dumps(given)}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _command(pod: str, parts: PlanCut, how: EnginePods) -> dict[str, object]:
+    if not how.files:
+        return {"command": ["sleep", "infinity"]}  # engines are started by what the lab asks
+    return {"command": ["sh", "-ec", start(pod, parts)], "startupProbe": probe()}
+
+
+def _where(pod: str, how: EnginePods) -> dict[str, object]:
+    labels = dict(how.selector)
+    if pod in how.nodes:
+        return {"nodeSelector": {**labels, "kubernetes.io/hostname": how.nodes[pod]}}
+    return {**({"nodeSelector": labels} if labels else {}), **together(how.namespace)}
 
 
 def _mounts(pod: str, parts: PlanCut, how: EnginePods) -> list[dict[str, object]]:
@@ -135,6 +157,8 @@ def _volumes(how: EnginePods) -> Sequence[tuple[str, str, dict[str, object]]]:
         ("tmp", "/tmp", {"emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}}),
         ("dpdk", "/var/run/dpdk", {"emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}}),
     ]
+    if how.files:
+        volumes.append(("given", GIVEN, {"configMap": {"name": _FILES}}))
     if how.hugepages:
         volumes.append(("hugepages", "/dev/hugepages", {"emptyDir": {"medium": "HugePages"}}))
     return volumes

@@ -16,7 +16,8 @@ from headrace.engine.plan_document import Plan
 from headrace.engine.running import RunningEngine
 from headrace.errors import EXIT_BAD_INPUT, HeadraceError
 from headrace.ground.kubernetes.cut import TESTER, Wire
-from headrace.ground.kubernetes.engine_manifests import ENGINE, OWN
+from headrace.ground.kubernetes.engine_manifests import ENGINE
+from headrace.ground.kubernetes.engine_start import CONTROL, PLAN
 from headrace.ground.kubernetes.places import PLACE, place_in
 from headrace.ground.kubernetes.tunnel import Tunnel
 from headrace.ground.kubernetes.waiting import TOLD_S, ended_within, killed
@@ -33,13 +34,12 @@ from headrace.record.pods import PodPlace
 _UP_S = 180.0  # one that dies is not waited for; one without CPUs of its own has what others leave
 _LOOK_S = 0.05
 _QUIT_S = 5.0
-_PLAN, _SOCKET = f"{OWN}/plan.json", f"{OWN}/control.sock"
-_ENGINE_COMMAND = ("headrace-engine", "--plan", _PLAN, "--control", _SOCKET, "--with-client")
+_ENGINE_COMMAND = ("headrace-engine", "--plan", PLAN, "--control", CONTROL, "--with-client")
 # It ends with its standard input, and the engine with its first client: when the lab is gone, or
 # the way to it, no engine polls on.
 _CONTROL_COMMAND = (
     "sh", "-c",
-    f"until [ -S {_SOCKET} ] && socat -t 300 - UNIX-CONNECT:{_SOCKET} 2>/dev/null; do "
+    f"until [ -S {CONTROL} ] && socat -t 300 - UNIX-CONNECT:{CONTROL} 2>/dev/null; do "
     "sleep 0.05; done",
 )  # fmt: skip
 # Each thread's CPUs, and what it ran and waited (ns); then the node's CPUs.
@@ -94,8 +94,8 @@ class PodEngine:
             return [self.first + cpu for cpu in sorted(listed(text.strip()))]
 
     def start(self, plan: Plan) -> None:
-        self.put(moved(plan, -self.first).text.encode(), _PLAN)
-        self.execute("rm", "-f", _SOCKET)
+        self.put(moved(plan, -self.first).text.encode(), PLAN)
+        self.execute("rm", "-f", CONTROL)
         self._stream = self.cluster.open(
             self.namespace, self.pod, ENGINE, _ENGINE_COMMAND, stdin=False
         )

@@ -20,8 +20,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from headrace.errors import BadInput, HeadraceError
-from headrace.ground.kubernetes.manifests import Body, Manifest, rights
+from headrace.errors import HeadraceError
+from headrace.ground.kubernetes.manifests import Body, Manifest, config_map, rights
 from headrace.ground.kubernetes.waiting import Pod, ended, hopeless, name_of
 from headrace.host.cluster import MANAGED, Cluster
 
@@ -29,7 +29,6 @@ GIVEN = "/given"  # the files, in each pod
 RESULT = "/out/result"  # the folder that a command leaves
 _CONTAINER = "command"
 _MAP = "files"
-_FILES_MOST = 1 << 20  # bytes of a ConfigMap
 _MEMORY_MB = 1024
 _UNPACKED_MOST = 256 << 20  # bytes that a point may leave
 _FILES_UNPACKED_MOST = 10_000
@@ -99,26 +98,10 @@ class ClusterJobs:
 
 def around(namespace: str, files: Mapping[str, bytes]) -> tuple[Manifest, ...]:
     """The namespace, and what all its Jobs are given, by name."""
-    whole = sum(map(len, files.values()))
-    if whole > _FILES_MOST:
-        raise BadInput(
-            f"Kubernetes: the study and its files have {whole} bytes; allowed in Jobs: "
-            f"{_FILES_MOST}, as an object of the API server"
-        )
     metadata = {"name": namespace, "labels": {**MANAGED, _LEVEL: "restricted"}}
     return (
         Manifest({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}),
-        Manifest(
-            {
-                "apiVersion": "v1",
-                "kind": "ConfigMap",
-                "metadata": {"name": _MAP, "namespace": namespace, "labels": MANAGED},
-                "immutable": True,
-                "binaryData": {
-                    name: base64.b64encode(data).decode() for name, data in files.items()
-                },
-            }
-        ),
+        Manifest(config_map(namespace, _MAP, files, "the study and its files")),
     )
 
 

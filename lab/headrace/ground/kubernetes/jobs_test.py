@@ -34,6 +34,8 @@ class HereCluster(Cluster):
         if body["kind"] == "ConfigMap":
             for name, text in body["binaryData"].items():
                 (self.folder / "given" / name).write_bytes(base64.b64decode(text))
+            for name, text in body["data"].items():
+                (self.folder / "given" / name).write_text(text)
         if body["kind"] != "Job":
             return
         [container] = body["spec"]["template"]["spec"]["containers"]
@@ -159,5 +161,5 @@ def test_two_points_never_have_one_name() -> None:
 
 
 def test_more_than_an_object_holds_is_refused() -> None:
-    with pytest.raises(BadInput, match="allowed in Jobs: 1048576"):
+    with pytest.raises(BadInput, match="allowed: 1048576, as pods are given"):
         around("n", {"a": bytes((1 << 20) + 1)})

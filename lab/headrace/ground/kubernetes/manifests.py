@@ -9,11 +9,14 @@ alone.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
+from pathlib import Path
 from typing import Literal, get_args
 
 from headrace.errors import BadInput
@@ -42,6 +45,7 @@ _CPU_SHARE = "100m"  # asked for where the study sets no limit
 _WAYS = ("in", "out")  # of what a leaf watches
 _SECOND = "mirror-out"  # a leaf's interface beside its own
 _ALL = "protocol all pref 10 bpf bytecode '1,6 0 0 4294967295,' action mirred"
+_FILES_MOST = 1 << 20  # bytes of a ConfigMap
 _MEMORY_MB = 512  # where the study gives none
 # What the namespaces of containers without Kubernetes have, too. A pod's own network may need IPv6.
 _ROUTER = {
@@ -350,12 +354,7 @@ class _Objects:
             return {"nodeSelector": {"kubernetes.io/hostname": named}}
         if self.network.kind != "bridge":
             return {}
-        together = {
-            "labelSelector": {"matchLabels": {CHAIN: self.namespace}},
-            "topologyKey": "kubernetes.io/hostname",
-        }
-        required = {"requiredDuringSchedulingIgnoredDuringExecution": [together]}
-        return {"affinity": {"podAffinity": required}}
+        return together(self.namespace)
 
 
 def _copying(watched: Sequence[Sequence[str]]) -> list[str]:
@@ -401,6 +400,46 @@ def network(
         "metadata": metadata,
         "spec": {"config": json.dumps(config)},
     }
+
+
+def together(namespace: str) -> Body:
+    """A pod goes where the first of its chain is."""
+    term = {
+        "labelSelector": {"matchLabels": {CHAIN: namespace}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    return {"affinity": {"podAffinity": required}}
+
+
+def config_map(namespace: str, name: str, files: Mapping[str, bytes], what: str) -> Body:
+    """Files that pods are given by an object. `what`: as a user is told of those that are too
+    large for one."""
+    whole = sum(map(len, files.values()))
+    if whole > _FILES_MOST:
+        raise BadInput(
+            f"Kubernetes: {what} have {whole} bytes; allowed: {_FILES_MOST}, as pods are given "
+            "them by an object of the API server"
+        )
+    texts, others = dict[str, str](), dict[str, str]()
+    for key, data in files.items():
+        try:
+            texts[key] = data.decode()
+        except UnicodeDecodeError:
+            others[key] = base64.b64encode(data).decode()
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace, "labels": MANAGED},
+        "immutable": True,
+        "data": texts,
+        "binaryData": others,
+    }
+
+
+def file_key(number: int, file: Path) -> str:
+    """What a file is called in such an object: no two the same, of letters that it may have."""
+    return f"{number}-{re.sub(r'[^A-Za-z0-9_.-]', '-', file.name)}"
 
 
 def rights(capabilities: Sequence[str]) -> Body:

@@ -93,6 +93,13 @@ class ClusterNodes:
         return None
 
 
+class UnaskedNodes(ClusterNodes):
+    """Those of whichever cluster manifests are applied to."""
+
+    def lacking(self) -> str:
+        return "no cluster is asked for manifests"
+
+
 def _is_ready(node: dict[str, object]) -> bool:
     status = node["status"]
     assert isinstance(status, dict)

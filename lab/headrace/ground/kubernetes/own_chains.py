@@ -30,12 +30,13 @@ from headrace.ground.inline import DeployedEngine, EnginePoint, engine_of, polic
 from headrace.ground.kubernetes.agents import agents_on
 from headrace.ground.kubernetes.cut import SIDES, TESTER, PlanCut, Wire, cut, on_cpus, pod_of
 from headrace.ground.kubernetes.engine_manifests import (
-    OWN,
     EnginePods,
     engine_manifests,
     folder_of,
 )
 from headrace.ground.kubernetes.engine_pods import PodEngine, PodEngines
+from headrace.ground.kubernetes.engine_start import GIVEN, OWN, plan_key
+from headrace.ground.kubernetes.manifests import Manifest, file_key
 from headrace.ground.kubernetes.nodes import ClusterNodes, in_registry
 from headrace.ground.kubernetes.own_refusals import refuse, refuse_devices, without_pages
 from headrace.ground.kubernetes.places import note
@@ -105,22 +106,35 @@ class EnginePodsPoint(EnginePoint):
         """The node of each pod."""
         own = self.given.place.get(TESTER)
         chain = self.nodes.of(self.number, own if self.apart else None)
-        at = dict.fromkeys(self.cut.plans, chain)
-        if own is not None:
-            at[TESTER] = self.nodes.has(own)
-        if at[TESTER] != chain and not self.apart:
+        return self._at(chain, chain if own is None else self.nodes.has(own))
+
+    def _named_nodes(self) -> dict[str, str]:
+        """As far as the study names nodes: no cluster is asked."""
+        nodes, own = self.given.nodes, self.given.place.get(TESTER)
+        chain = nodes[self.number % len(nodes)] if nodes else None
+        if self.apart and chain is None:
+            raise BadInput(
+                "network host-device: the devices are a node's own; allowed: with "
+                "ground.kubernetes.nodes, or --node"
+            )
+        if (somewhere := chain or own) is None:
+            return {}
+        return self._at(somewhere, own or somewhere)
+
+    def _at(self, chain: str, tester: str) -> dict[str, str]:
+        if tester != chain and not self.apart:
             raise bad_value(
-                "ground.kubernetes.place", own,
+                "ground.kubernetes.place", tester,
                 allowed=f"{chain}, where the chain is, unless network host-device joins both",
             )  # fmt: skip
-        return at
+        return {**dict.fromkeys(self.cut.plans, chain), TESTER: tester}
 
-    def _how(self, nodes: Mapping[str, str]) -> EnginePods:
+    def _how(self, namespace: str, nodes: Mapping[str, str]) -> EnginePods:
         deployment = self.experiment.study.deployment
         exclusive = dict.fromkeys(self.cut.plans, self.given.cpus)
         exclusive |= {name: n for name, n in self.given.pod_cpus.items() if name in exclusive}
         return EnginePods(
-            namespace=namespace_of(self.study.name),
+            namespace=namespace,
             image=self._image,
             nodes=nodes,
             cpus=exclusive,
@@ -128,7 +142,19 @@ class EnginePodsPoint(EnginePoint):
             hugepages=deployment.hugepages is True,
             privileged=self.given.privileged,
             devices=self.given.devices,
+            selector=self.given.node_selector,
         )
+
+    def exported(self, namespace: str) -> tuple[Manifest, ...]:
+        """Pods that start their engines themselves, for who applies them without a lab."""
+        places = {local: f"{GIVEN}/{key}" for local, key in self._keys().items()}
+        files = {key: Path(local).read_bytes() for local, key in self._keys().items()}
+        for pod, plan in self.cut.plans.items():
+            [_] = {cpu for segment in plan.segments for cpu in segment.cpus}  # which a pod sets
+            text = self._settled(plan, places).model_dump_json(exclude_none=True, indent=1)
+            files[plan_key(pod)] = f"{text}\n".encode()
+        how = self._how(namespace, self._named_nodes())
+        return engine_manifests(self.cut, replace(how, files=files))
 
     @contextlib.contextmanager
     def deploy(self, site: Site) -> Iterator[DeployedPods]:
@@ -160,7 +186,10 @@ class EnginePodsPoint(EnginePoint):
     def _pods(self, site: Site, ledger: Ledger) -> dict[str, PodEngine]:
         """Up, with the files that their functions read."""
         cluster, nodes = self.nodes.cluster, self._nodes()
-        how, every = self._how(nodes), tuple(sorted(set(nodes.values())))
+        how, every = (
+            self._how(namespace_of(self.study.name), nodes),
+            tuple(sorted(set(nodes.values()))),
+        )
         with site.stopwatch.phase("waiting for pods"):
             sweep = Sweep(nodes=every, image=how.image, folder=folder_of(how.namespace))
             line = owned(cluster, how.namespace, sweep, agents=self.given.agent is not None)
@@ -182,8 +211,12 @@ class EnginePodsPoint(EnginePoint):
 
     def _places(self) -> dict[str, str]:
         """Where a file of this machine's is in a pod."""
+        return {local: f"{OWN}/{key}" for local, key in self._keys().items()}
+
+    def _keys(self) -> dict[str, str]:
+        """What pods call files of this machine's."""
         every = sorted({str(file) for file in self.files.values()})
-        return {name: f"{OWN}/{i}-{Path(name).name}" for i, name in enumerate(every)}
+        return {local: file_key(i, Path(local)) for i, local in enumerate(every)}
 
     def _on(self, engines: Mapping[str, PodEngine]) -> EnginePodsPoint:
         """With the lcores that the pods have, and their files."""
@@ -208,23 +241,27 @@ class EnginePodsPoint(EnginePoint):
             ),
             (*self.placement.notes, *notes),
         )
-        plans = {pod: self._settled(plan, taken) for pod, plan in self.cut.plans.items()}
+        places = self._places()
+        settled = {
+            pod: on_cpus(self._settled(plan, places), taken) for pod, plan in self.cut.plans.items()
+        }
         return replace(
             self,
             placement=placement,
-            cut=replace(self.cut, plans=plans),
-            direct=self._settled(self.direct, taken),
+            cut=replace(self.cut, plans=settled),
+            direct=on_cpus(self._settled(self.direct, places), taken),
         )
 
-    def _settled(self, plan: Plan, cpus: Mapping[int, int]) -> Plan:
+    def _settled(self, plan: Plan, places: Mapping[str, str]) -> Plan:
+        """With a pod's memory, and the files where they are there."""
         deployment = self.experiment.study.deployment
         memory = {
             "hugepages": deployment.hugepages is True,
             "memory_mb": deployment.memory_mb,
             "file_prefix": "headrace",
         }
-        plan = on_cpus(plan, cpus).having(engine=plan.engine.having(**memory))
-        for local, inside in self._places().items():
+        plan = plan.having(engine=plan.engine.having(**memory))
+        for local, inside in places.items():
             plan = plan.placed(local, inside)
         return plan
 
