@@ -189,4 +189,4 @@ def test_a_chain_of_engines_runs_by_its_manifests_alone(
     for pod in CHAIN_PODS:
         segments = asked(kubectl, pod, {"cmd": "read"})["segments"]
         [counts] = [nf for [one] in segments.values() for nf in one["nfs"].values()]
-        assert (counts["in"], counts["dropped"]) == (PACKETS, {}), pod
+        assert (counts["in"], sum(counts["dropped"].values())) == (PACKETS, 0), pod

@@ -6,7 +6,7 @@ the packets' way."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import permutations
+from itertools import pairwise, permutations
 
 from headrace.analyse.diagnosis import Diagnosis, Weight
 from headrace.analyse.pairs import pair_results
@@ -18,6 +18,7 @@ from headrace.analyse.units import percent, plural
 from headrace.record.estimates import Paired
 from headrace.record.pods import PodPlace
 from headrace.record.points import PointRow
+from headrace.record.rows import Result
 
 _PRIVILEGED = "ground.kubernetes.privileged"
 # What the kernel says of a thread for which it keeps loads behind stores. Before Linux 5.16 it did
@@ -122,11 +123,11 @@ def rights(e: Evidence) -> Iterator[Diagnosis]:
     for confined, privileged in _by_rights(e.points):
         own = [r for r in e.results if r.chain == confined.point and r.goal != "fixed"]
         for one in summarise(own):  # a load that is given says nothing of what could be carried
-            theirs = one.key.model_copy(update={"chain": privileged.point})
-            pair = pair_results(
-                one.key, [r for r in e.results if key_of(r) == theirs], one.results
-            ).paired
-            if pair is not None:
+            key = one.key.model_copy(update={"chain": privileged.point})
+            theirs = [r for r in e.results if key_of(r) == key]
+            if not _in_turn(one.results, theirs):
+                continue  # what the machine did meanwhile would be the pods'
+            if (pair := pair_results(one.key, theirs, one.results).paired) is not None:
                 yield _price(e, confined.point, privileged.point, one.key, pair)
 
 
@@ -136,6 +137,12 @@ def _by_rights(points: Sequence[PointRow]) -> Iterator[tuple[PointRow, PointRow]
         alike = other.values == {**one.values, _PRIVILEGED: True}
         if alike and one.group == other.group and one.values.get(_PRIVILEGED) is False:
             yield one, other
+
+
+def _in_turn(ours: Sequence[Result], theirs: Sequence[Result]) -> bool:
+    """Whether no two of one side followed each other."""
+    each = sorted((r.trial or 0, side) for side in (0, 1) for r in (ours, theirs)[side])
+    return all(one != other for (_, one), (_, other) in pairwise(each))
 
 
 def _price(e: Evidence, confined: str, privileged: str, key: ResultKey, pair: Paired) -> Diagnosis:

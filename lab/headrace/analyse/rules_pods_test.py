@@ -97,8 +97,9 @@ def result(point: str, repetition: int, pps: float, goal: str, verdict: Verdict)
 
 
 def priced(
-    ratios: Sequence[float], verdict: Verdict = "ok", goal: str = "ndr", **place: Any
-) -> list[Diagnosis]:
+    ratios: Sequence[float], verdict: Verdict = "ok", goal: str = "ndr", *, in_turn: bool = True,
+    **place: Any,
+) -> list[Diagnosis]:  # fmt: skip
     """A machine that is half as fast in each further repetition is so for both."""
     results = [
         one
@@ -109,6 +110,9 @@ def priced(
             result("p-3", n, 9e6, goal, "ok"),  # another frame: no partner of theirs
         )
     ]
+    if not in_turn:
+        results.sort(key=lambda one: one.chain)
+    results = [one.model_copy(update={"trial": n}) for n, one in enumerate(results, 1)]
     pod = PodPlace(node="n", qos="Guaranteed", cpus=(1,), exclusive=True, **place)
     every = Evidence(results=results, points=POINTS, pods={"pods rtc, p-1": {"vnf1": pod}})
     return [one for one in explain(every) if one.rule == "pod-rights"]
@@ -133,6 +137,7 @@ def test_a_price_that_pairs_do_not_show_is_none() -> None:
     [one] = priced([0.9, 1.1, 1.0])
     assert one.share == 0 and "no less than privileged ones" in one.text
     assert "(95 %: 0.7" in one.evidence[0]
+    assert priced([0.88, 0.89, 0.9], in_turn=False) == []
     assert priced([0.9]) == []  # one pair says nothing of how much they differ
     assert priced([0.88, 0.89, 0.9], "generator-bound") == []
     assert priced([0.88, 0.89, 0.9], goal="fixed") == []  # a load that was given was carried

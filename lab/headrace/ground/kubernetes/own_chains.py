@@ -350,7 +350,8 @@ class PodChains:
             points,
             inputs,
             None,
-            interleaved=False,
+            # What agents read is told of each trial, for which a point's are together.
+            interleaved=self._given.agent is None,
             notes=[
                 "lcores that are named before the pods run stand for those that they will have",
                 *(f"left out: {why}" for why in dict.fromkeys(left_out)),
