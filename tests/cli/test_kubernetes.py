@@ -173,7 +173,7 @@ RULES = "@0.0.0.0/0\t0.0.0.0/0\t0 : 65535\t0 : 65535\t0x00/0x00\t0x0000/0x0000\n
 
 def test_engines_manifests_have_their_plans_and_files(tmp_path: Path) -> None:
     """Each pod starts its own engine: a caller waits for who listens, no file of this machine's is
-    named, and a pod has one lcore. Two exports are of one text, and no cluster is asked."""
+    named, and a pod has one lcore. Two exports are of one text."""
     (tmp_path / "my.rules").write_text(RULES)
     done = export(tmp_path / "t.yaml", PODS, "--node", "n1")
     assert done.returncode == 0, done.stderr

@@ -32,7 +32,7 @@ class HereCluster(Cluster):
 
     def create(self, body: Mapping[str, Any]) -> None:
         if body["kind"] == "ConfigMap":
-            for name, text in body["binaryData"].items():
+            for name, text in body.get("binaryData", {}).items():
                 (self.folder / "given" / name).write_bytes(base64.b64decode(text))
             for name, text in body["data"].items():
                 (self.folder / "given" / name).write_text(text)

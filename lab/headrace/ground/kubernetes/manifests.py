@@ -433,7 +433,7 @@ def config_map(namespace: str, name: str, files: Mapping[str, bytes], what: str)
         "metadata": {"name": name, "namespace": namespace, "labels": MANAGED},
         "immutable": True,
         "data": texts,
-        "binaryData": others,
+        **({"binaryData": others} if others else {}),
     }
 
 
