@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from conftest import REPO
-from support.cluster import OURS, Kubectl
+from support.cluster import OURS, Kubectl, OwnCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs_root]
 
@@ -115,9 +115,11 @@ OWN_NAMESPACE, CHAIN_PODS, PACKETS = "headrace-own-1", ("vnf1", "vnf2"), 1000
 
 
 @pytest.fixture
-def without_engines(kubectl: Kubectl) -> Iterator[None]:
+def without_engines(cluster: OwnCluster, kubectl: Kubectl) -> Iterator[None]:
+    """The folder of sockets is its node's, which no deleted namespace removes."""
     yield
     kubectl("delete", "namespace", OWN_NAMESPACE, "--ignore-not-found")
+    cluster.on_node("node1", "rm", "-r", f"/run/{OWN_NAMESPACE}")
 
 
 def asked(kubectl: Kubectl, pod: str, request: dict[str, Any]) -> dict[str, Any]:
