@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -183,10 +184,52 @@ static long ring_of_calls(void)
 	return syscall(SYS_io_uring_setup, 1, NULL);
 }
 
+/* Another VNF's lcore is there. */
+static long move_to_another_cpu(void)
+{
+	cpu_set_t all;
+
+	memset(&all, 0xff, sizeof(all));
+	return syscall(SYS_sched_setaffinity, 0, sizeof(all), &all);
+}
+
+static long write_own_code(void)
+{
+	return syscall(SYS_openat, AT_FDCWD, "/proc/self/mem", O_RDWR);
+}
+
+static long write_by_another_number(void)
+{
+	return syscall(SYS_openat, AT_FDCWD, "/proc/self/mem", (unsigned long)O_WRONLY | 1ul << 32);
+}
+
+static long fill_a_file(void)
+{
+	return syscall(SYS_openat, AT_FDCWD, "/tmp/headrace-rights", O_RDONLY | O_CREAT, 0600);
+}
+
+static long fill_a_file_without_name(void)
+{
+	return syscall(SYS_openat, AT_FDCWD, "/tmp", O_TMPFILE | O_WRONLY, 0600);
+}
+
+static long open_by_flags_in_memory(void)
+{
+	uint64_t how[3] = {O_RDWR};
+
+	return syscall(SYS_openat2, AT_FDCWD, "/proc/self/mem", how, sizeof(how));
+}
+
 static const struct {
 	const char *name;
 	long (*call)(void);
 } forbidden[] = {
+	{"sched_setaffinity", move_to_another_cpu},
+	{"openat of its memory", write_own_code},
+	{"openat of its memory, 33 bits", write_by_another_number},
+	{"openat, a new file", fill_a_file},
+	{"openat, a file without a name", fill_a_file_without_name},
+	{"openat2", open_by_flags_in_memory},
 	{"execve", run_program},
 	{"clone of a process", make_process},
 	{"socket(AF_PACKET)", send_raw_packets},
