@@ -214,6 +214,9 @@ def test_vnf_has_no_rights(engine_binary: Path, tmp_path: Path) -> None:
         assert wait_for(lambda: all(next(statuses(p))["Uid"].split()[0] != "0" for p in pids), 60)
         for pid in pids:
             has_no_rights(pid, FIRST_USER + pid, filtered(engine_binary))
+        # Where memory runs out the VNF's is ended first.
+        adjusted = [int(Path(f"/proc/{pid}/oom_score_adj").read_text()) for pid in pids]
+        assert sorted(adjusted) == [int(Path("/proc/self/oom_score_adj").read_text()), 1000]
         run.send_signal(signal.SIGINT)
         run.wait(60)
     assert engines_of(tmp_path) == []

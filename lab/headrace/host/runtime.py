@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from headrace.errors import HeadraceError
 from headrace.host.bounded import Unbounded, run_bounded
+from headrace.host.processes import ENDED_FIRST
 from headrace.host.tool import BASE_IMAGE, Tool, printable, tool
 
 _RUN_TIMEOUT_S = 120
@@ -21,7 +22,7 @@ _RUN_TIMEOUT_S = 120
 # larger. The runtime's own filter of system calls stays.
 CONFINED = (
     "--cap-drop", "all", "--security-opt", "no-new-privileges", "--pids-limit", "2048",
-    "--oom-score-adj", "1000",
+    "--oom-score-adj", str(ENDED_FIRST),
 )  # fmt: skip
 
 # Users and groups of a container that has a user namespace: no file's and no process' of the host,

@@ -13,6 +13,7 @@ from headrace.ground.hosted.parts import Vnf
 from headrace.ground.hosted.vnf import ChildVnf, last_words
 from headrace.host.cgroups import Cgroup
 from headrace.host.numa import started_near
+from headrace.host.processes import ended_first
 from headrace.host.state import dpdk_folder, dpdk_in
 from headrace.host.tail import tail
 from headrace.host.tree import remove_tree
@@ -48,6 +49,7 @@ class VnfProcess(ChildVnf):
                 stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr, start_new_session=True,
                 env=dpdk_in(self._run),
             )  # fmt: skip
+        ended_first(self._process.pid)
 
     def died(self) -> HeadraceError:
         words = last_words(tail(self._stderr))

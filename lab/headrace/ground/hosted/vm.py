@@ -35,6 +35,7 @@ from headrace.ground.hosted.vnf import ChildVnf, last_words
 from headrace.host import hugepages
 from headrace.host.cgroups import Cgroup
 from headrace.host.ledger import Ledger
+from headrace.host.processes import ended_first
 from headrace.host.tail import tail
 from headrace.host.tool import printable
 from headrace.spec.hosting import Hosting
@@ -212,6 +213,7 @@ class VnfMachine(ChildVnf):
                 command, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr,
                 start_new_session=True, pass_fds=descriptors, env=environment,
             )  # fmt: skip
+        ended_first(self._process.pid)
         # Its threads to come are where the first one is: off the lcores of traffic.
         os.sched_setaffinity(self.pid, {cpu for cpus in self.vnf.vcpus for cpu in cpus})
 
