@@ -14,7 +14,7 @@ _NO_OFFLOADS = (
     "host_tso4=off,host_tso6=off,host_ecn=off,host_ufo=off"
 )
 _TAP_SENT_MOST = 256  # a larger queue of a guest's frames QEMU has for vhost-user alone
-_SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny"
+_SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 
 
 @dataclass(frozen=True)
