@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import headrace
-from headrace.engine.control import Control, ControlError, ControlLost
+from headrace.engine.control import Answer, Control, ControlError, ControlLost
 from headrace.engine.counts import EngineCounts, ReplicaCounts
 from headrace.engine.describe import Description, files_in, with_files
 from headrace.engine.engine import EngineRefused
@@ -23,6 +23,18 @@ from headrace.engine.place import Topology
 from headrace.engine.plan_document import Plan, PlanSegment
 from headrace.engine.running import RunningEngine
 from headrace.errors import HeadraceError
+from headrace.ground.wired.answers import (
+    About,
+    Begun,
+    Done,
+    Hello,
+    Interfaces,
+    Ports,
+    Provided,
+    Shielded,
+    Stored,
+    Threads,
+)
 from headrace.ground.wired.devices import Answers
 from headrace.host.plumbing import KernelInterface
 from headrace.host.scheduling import Snapshot, Thread
@@ -60,8 +72,8 @@ class There:
         self._held: frozenset[int] | None = None
         self._files: dict[str, str] = {}  # here: there
         try:
-            facts = self.ask("hello")
-            if (version := facts["version"]) != headrace.__version__:
+            facts = self.ask(Hello, "hello")
+            if (version := facts.version) != headrace.__version__:
                 raise HeadraceError(
                     f"servers.{name}: headrace is {version} there; allowed: "
                     f"{headrace.__version__}, as here"
@@ -69,45 +81,49 @@ class There:
         except BaseException:
             self.close()
             raise
-        self.cpus = [self.first + cpu for cpu in facts["cpus"] if cpu < LCORES]
-        threads, nodes = facts["threads"], facts["nodes"]
+        known = {*facts.threads} & {*facts.nodes} & {*range(LCORES)}
+        self.cpus = [self.first + cpu for cpu in facts.cpus if cpu in known]
         self.topology = Topology(
-            lambda cpu: [self.first + one for one in threads[str(cpu - self.first)]],
-            lambda cpu: int(nodes[str(cpu - self.first)]),
+            lambda cpu: [self.first + one for one in facts.threads[cpu - self.first]],
+            lambda cpu: facts.nodes[cpu - self.first],
         )
 
-    def ask(self, cmd: str, **arguments: Any) -> dict[str, Any]:
+    def ask(self, kind: type[Answer], cmd: str, **arguments: Any) -> Answer:
         try:
             with self.turn:
-                return self.control.request(cmd, **arguments)
+                self.control.send(cmd, **arguments)
+                return self.control.receive_as(cmd, kind)
         except ControlLost:
             raise self.lost() from None
         except ControlError as error:
             raise HeadraceError(f"servers.{self.name}: {error.msg}") from None
+        except HeadraceError as error:  # its form
+            raise HeadraceError(f"servers.{self.name}: {error}") from None
 
     def lost(self) -> HeadraceError:
         words = self._program.last_words or "it closed the connection"
         return HeadraceError(f"servers.{self.name}: connection lost: {words}")
 
     def devices(self, ports: Mapping[str, Device]) -> Answers:
-        answer = self.ask("ports", devices={name: to.text for name, to in ports.items()})
-        fit = {name: device_of(text) for name, text in answer["devices"].items()}
-        return {**fit, **answer["unfit"]}
+        answer = self.ask(Ports, "ports", devices={name: to.text for name, to in ports.items()})
+        return {
+            name: answer.unfit.get(name) or _device(answer.devices.get(name, "")) for name in ports
+        }
 
     def provide(self, cpus: frozenset[int], deployment: Deployment) -> None:
         """Its lcores and memory for as long as the connection is there; asked for once."""
         if self._held is not None:
             return
         own = sorted(cpu - self.first for cpu in cpus)
-        self.ask("hold", cpus=own, wait_s=_WAIT_S)
+        self.ask(Done, "hold", cpus=own, wait_s=_WAIT_S)
         self._held = cpus
         asked = {"hugepages": deployment.hugepages, "memory_mb": deployment.memory_mb}
-        got = self.ask("provide", deployment=asked)
-        self.hugepages, self.memory = got["hugepages"], got["note"]
+        got = self.ask(Provided, "provide", deployment=asked)
+        self.hugepages, self.memory = got.hugepages, got.note
 
     def ready(self, devices: Mapping[str, Device], listening: Collection[str]) -> None:
         own = {name: to.text for name, to in devices.items()}
-        self.ask("ready", devices=own, listening=[*listening])
+        self.ask(Done, "ready", devices=own, listening=[*listening])
 
     def start(self, plan: Plan, folder: str) -> ThereEngine:
         return ThereEngine(self, plan, folder or "engine")
@@ -129,23 +145,29 @@ class There:
         for name in files_in(kind["params"], params):
             if name not in self._files:
                 data = base64.b64encode(Path(name).read_bytes()).decode()
-                self._files[name] = self.ask("file", name=name, data=data)["path"]
+                self._files[name] = self.ask(Stored, "file", name=name, data=data).path
         there: dict[str, Any] = with_files(kind["params"], params, "file", self._files.__getitem__)
         return there
 
     def interfaces(self) -> Mapping[str, KernelInterface]:
-        counts = self.ask("interfaces")["interfaces"]
-        return {name: KernelInterface(**one) for name, one in counts.items()}
+        return self.ask(Interfaces, "interfaces").interfaces
 
     def environment(self, engine: str) -> Environment:
-        return Environment.model_validate(self.ask("about", name=engine)["environment"])
+        return self.ask(About, "about", name=engine).environment
 
     def undo(self) -> None:
         with contextlib.suppress(HeadraceError):  # with the connection all is undone there
-            self.ask("undo")
+            self.ask(Done, "undo")
 
     def close(self) -> None:
         self._program.close()
+
+
+def _device(text: str) -> Device | str:
+    try:
+        return device_of(text)
+    except ValueError as why:
+        return f"the server answers {text!r}, which is no device; {why}"
 
 
 class Servers:
@@ -190,7 +212,7 @@ class ThereEngine(RunningEngine):
         self._server, self.name = server, name
         self.turn, self.control, self.address = server.turn, server.control, {"engine": name}
         own = server.with_files(moved(plan, -server.first))
-        refused = server.ask("begin", name=name, plan=own.as_json()).get("refused")
+        refused = server.ask(Begun, "begin", name=name, plan=own.as_json()).refused
         if refused is not None:
             raise EngineRefused(*refused)
 
@@ -214,19 +236,18 @@ class ThereEngine(RunningEngine):
 
     @contextlib.contextmanager
     def measuring(self) -> Iterator[None]:
-        self.shielded = self._server.ask("shield", name=self.name, on=True)["shielded"]
+        self.shielded = self._server.ask(Shielded, "shield", name=self.name, on=True).shielded
         try:
             yield
         finally:
-            self._server.ask("shield", name=self.name, on=False)
+            self._server.ask(Shielded, "shield", name=self.name, on=False)
 
     def scheduled(self) -> Snapshot:
-        seen, first = self._server.ask("threads", name=self.name), self._server.first
-        threads = {int(tid): Thread(**one) for tid, one in seen["threads"].items()}
+        seen, first = self._server.ask(Threads, "threads", name=self.name), self._server.first
         return Snapshot(
             {tid: Thread(one.cpu + first, one.ran_ns, one.waited_ns)
-             for tid, one in threads.items()},
-            {int(cpu) + first: ns for cpu, ns in seen["stolen_ns"].items()},
+             for tid, one in seen.threads.items()},
+            {cpu + first: ns for cpu, ns in seen.stolen_ns.items()},
         )  # fmt: skip
 
     def scheduled_beside(self) -> Snapshot | None:
@@ -240,7 +261,7 @@ class ThereEngine(RunningEngine):
 
     def close(self) -> None:
         with contextlib.suppress(HeadraceError):  # as above
-            self._server.ask("end", name=self.name)
+            self._server.ask(Done, "end", name=self.name)
 
 
 def at_home(plan: Plan) -> Plan:

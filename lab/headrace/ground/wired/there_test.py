@@ -3,23 +3,27 @@
 
 from __future__ import annotations
 
+import json
+import socket
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import headrace
 from headrace.engine.counts_testdata import counts
 from headrace.engine.describe import Description
 from headrace.engine.place import Placement, Topology
 from headrace.engine.plan_document import Plan, PlanEngine, PlanInput, PlanSegment
-from headrace.errors import BadInput
+from headrace.errors import BadInput, HeadraceError
 from headrace.ground.wired.apart import place_apart
-from headrace.ground.wired.there import LCORES, at_home, moved, renumbered
+from headrace.ground.wired.there import LCORES, There, at_home, moved, renumbered
 from headrace.ground.wired.wiring import chain_plans, wires
 from headrace.spec import document
 from headrace.spec.study import Experiment, expand
-from headrace.spec.testbed import Device
+from headrace.spec.testbed import Device, SshServer
 
 
 @dataclass
@@ -179,3 +183,65 @@ def test_numbers_go_there_and_come_back() -> None:
     assert at_home(moved(plan, 1000)) == plan == at_home(plan)
     read = counts({"links": {}, "workers": {3: {"ref_cycles": 9, "ops_cycles": 1}}})
     assert set(renumbered(read, 2000).workers) == {2003}
+
+
+class FakeProgram:
+    """An agent that answers each request with the next of these."""
+
+    last_words = ""
+
+    def __init__(self, answers: list[Any]) -> None:
+        self.socket, self._theirs = socket.socketpair()
+        threading.Thread(target=self._serve, args=(answers,), daemon=True).start()
+
+    def _serve(self, answers: list[Any]) -> None:
+        with self._theirs, self._theirs.makefile("rw") as lines:
+            for answer, _ in zip(answers, lines, strict=False):
+                lines.write((answer if isinstance(answer, str) else json.dumps(answer)) + "\n")
+                lines.flush()
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+HELLO = {"ok": True, "version": headrace.__version__, "cpus": [0, 1, 2000, -1],
+         "threads": {"0": [0], "1": [1], "2000": [0]}, "nodes": {"0": 0, "1": 0}}  # fmt: skip
+
+
+def there(monkeypatch: pytest.MonkeyPatch, *answers: Any) -> There:
+    program = FakeProgram([*answers])
+    monkeypatch.setattr("headrace.host.ssh.SshProgram", lambda to, command: program)
+    try:
+        return There("gen", SshServer(ssh="a"), 1, Description(Path("x"), {}))
+    finally:
+        if not answers or answers[0] is not HELLO:
+            program.close()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"ok": True}, [], 5, "{", "[" * 100_000, {**HELLO, "cpus": "all"},
+        {**HELLO, "threads": {"0": "a"}}, {**HELLO, "nodes": {"x": 0}}, {**HELLO, "version": 1},
+        {**HELLO, "more": 1},
+    ],
+)  # fmt: skip
+def test_what_a_server_says_may_be_anything(monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
+    """It is told in one line."""
+    with pytest.raises(HeadraceError, match=r"^servers\.gen: [^\n]*$"):
+        there(monkeypatch, answer)
+
+
+def test_a_servers_ports_are_those_that_were_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    ports = {"ok": True, "devices": {"a": "tap:t", "b": "nonsense:x", "z": "tap:z"},
+             "unfit": {"c": "it is in use", "y": "why"}}  # fmt: skip
+    environment = {"ok": True, "environment": {}}
+    one = there(monkeypatch, HELLO, ports, environment, {"ok": True, "refused": ["a"]})
+    assert one.cpus == [LCORES, LCORES + 1]
+    answers = one.devices({name: Device("tap", "t") for name in "abcd"})
+    assert (answers["a"], answers["c"]) == (Device("tap", "t"), "it is in use")
+    assert "'nonsense:x', which is no device" in str(answers["b"])
+    assert "'', which is no device" in str(answers["d"]) and len(answers) == 4
+    with pytest.raises(HeadraceError, match=r"^servers\.gen: [^\n]*environment"):
+        one.environment("engine")
+    one.close()
