@@ -34,7 +34,7 @@ def work(chain: list[Any], direction: str = "forward", **vpp: Any) -> Work:
     spec = {
         "name": "v", "chain": chain, "workload": {"direction": direction},
         "testbed": {
-            "ports": {name: {"device": f"memif:/tmp/{end}"} for name, end in wires.items()},
+            "ports": {name: {"device": f"memif:/run/{end}"} for name, end in wires.items()},
             "tester": ["left", "right"], "chain": ["in", "out"],
         },
         "deployment": {"engine": ["vpp"], "vpp": vpp},

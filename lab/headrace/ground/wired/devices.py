@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
+import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -106,7 +108,29 @@ def _resolved(to: Device) -> Device:
         to = Device("pci", device.name)
     if to.kind == "pci":
         _check_pci(to.name)
+    if to.socket is not None:
+        _check_folder(Path(to.socket).parent)
     return to
+
+
+def _check_folder(folder: Path) -> None:
+    """DPDK's drivers believe whoever is at the other end of such a port, so nobody else may put a
+    socket there, nor another folder in its place."""
+    for one in (folder, *folder.parents):
+        try:
+            status = one.stat()
+        except FileNotFoundError:
+            raise Unfit(f"there is no folder {one}; allowed: one that is there") from None
+        strangers = status.st_mode & stat.S_IWOTH
+        if one != folder and status.st_mode & stat.S_ISVTX:
+            strangers = 0  # what is in it is its owners' to move
+        if status.st_mode & stat.S_IWGRP and status.st_gid not in (0, os.getegid()):
+            strangers |= stat.S_IWGRP
+        if strangers or status.st_uid not in (0, os.geteuid()):
+            raise Unfit(
+                f"other users can put a socket into {one}, and whoever is at the port's other "
+                "end has the engine; allowed: a folder that only its user and root can write to"
+            )
 
 
 def _check_pci(address: str) -> None:

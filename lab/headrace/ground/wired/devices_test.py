@@ -55,6 +55,32 @@ def test_a_strangers_bundle_runs_and_writes_nothing(one: Testbed, place: str) ->
     assert resolve(one, doc()).keys() == {"left"}
 
 
+@pytest.mark.parametrize("kind", ["memif", "vhost", "virtio_user"])
+@pytest.mark.parametrize(
+    ("outer", "inner", "strange"),
+    [(0o755, 0o755, ""), (0o1777, 0o700, ""), (0o755, 0o1777, "inner"), (0o777, 0o755, "outer")],
+)
+def test_nobody_else_may_be_at_a_sockets_other_end(
+    tmp_path: Path, kind: str, outer: int, inner: int, strange: str
+) -> None:
+    """DPDK's drivers believe whoever is."""
+    folder = tmp_path / "outer" / "inner"
+    folder.mkdir(parents=True)
+    (tmp_path / "outer").chmod(outer)
+    folder.chmod(inner)
+    wanted = bed(f"{kind}:{folder}/s")
+    if not strange:
+        assert resolve(wanted, doc()).keys() == {"left"}
+        return
+    with pytest.raises(BadInput, match=f"other users can put a socket into [^ ]*/{strange}, "):
+        resolve(wanted, doc())
+
+
+def test_a_sockets_folder_is_there() -> None:
+    with pytest.raises(BadInput, match="there is no folder /none; allowed"):
+        resolve(bed("memif:/none/s"), doc())
+
+
 def test_a_socket_is_removed_only_where_nobody_listens(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:

@@ -65,7 +65,15 @@ class WiredPoint(EnginePoint):
     def notes(self) -> tuple[str, ...]:
         servers = () if self.servers is None else self.servers.there.values()
         own = (f"lcores from {one.first} on are {one.name}'s" for one in servers if one.first)
-        return (*super().notes, *own)
+        return (*super().notes, *own, *self._trusted())
+
+    def _trusted(self) -> tuple[str, ...]:
+        """What DPDK's drivers believe is no matter where both ends are headrace's."""
+        if self.bed.external is None:
+            return ()
+        sockets = (to.text for to in self.devices.values() if to.socket is not None)
+        names = ", ".join(dict.fromkeys(sockets))
+        return (f"trusted as the engine itself: whoever is at {names}",) if names else ()
 
     def ends(self, site: Site) -> Mapping[str, WireEnd]:
         if self.servers is None:
