@@ -10,7 +10,7 @@ import ctypes
 import fcntl
 import mmap
 import os
-import select
+import platform
 import struct
 import time
 from collections.abc import Callable
@@ -20,13 +20,32 @@ from typing import Any
 import pytest
 
 from support.engine import Engine, memory_engine
-from support.shm_attacks import ATTACKS, LIBC, PUNCH_HOLE
-from support.shm_peer import ASLEEP, HEAD, TAIL, TO_CLIENT, Peer, joined, memory_given
+from support.shm_attacks import (
+    ATTACKS,
+    LIBC,
+    PUNCH_HOLE,
+    flushes_lines,
+    takes_lines,
+    watched,
+)
+from support.shm_peer import (
+    ASLEEP,
+    BYTES_AT,
+    HEAD,
+    SLOTS_AT,
+    TAIL,
+    TO_CLIENT,
+    TO_SERVER,
+    Peer,
+    joined,
+    memory_given,
+)
 
 Start = Callable[..., Engine]
 
 PACKETS = 40_000
 PACKETS_ASKED = 60_000  # with a word for each that its reader sleeps
+PACKETS_SENT = 100
 LATE = 10  # times 0.2 s: beside other work the thread that wakes has to wait, too
 
 
@@ -95,20 +114,8 @@ def _is_served_again(host: Engine, path: Path) -> None:
         )
 
 
-WATCHES, COPIES = 100_000, 400
+WATCHES = 100_000
 SECONDS = 3.0  # each wake-up takes 5 ms and more of the lcore's CPU time
-
-
-def _watched(peer: Peer) -> list[select.epoll]:
-    """Very many watch what it is woken by: each copy of the descriptor, in each of many epolls."""
-    copies = [os.dup(peer.wake.fileno()) for _ in range(COPIES)]
-    epolls = [select.epoll() for _ in range(WATCHES // COPIES)]
-    for one in epolls:
-        for copy in copies:
-            one.register(copy, select.EPOLLIN)
-    for copy in copies:
-        os.close(copy)
-    return epolls
 
 
 def test_watchers_of_a_wake_up_take_little_of_the_lcore(
@@ -118,7 +125,7 @@ def test_watchers_of_a_wake_up_take_little_of_the_lcore(
     path = tmp_path / "vf.sock"
     with start_engine(host_plan(cpus[0], path)) as host, joined(path) as peer:
         host.wait_for(lambda: host.read()["links"]["vf"]["up"], "the peer")
-        watching = _watched(peer)
+        watching = watched(peer, WATCHES)
         peer.wake.setblocking(False)
         host.call("start", sources={"gen": {"rate_pps": 20_000, "duration_s": 60}})
         woken, until = 0, time.monotonic() + SECONDS
@@ -189,6 +196,46 @@ def test_who_keeps_memory_pays_for_it(start_engine: Start, cpus: list[int], tmp_
         assert host.read()["links"]["vf"]["robbed"] == 0
         for one in kept:
             os.close(one)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="what it runs is x86's")
+@pytest.mark.parametrize("attack", [takes_lines, flushes_lines], ids=lambda one: one.__name__)
+def test_looks_that_wait_are_paid_from_a_budget(
+    start_engine: Start, cpus: list[int], tmp_path: Path, attack: Callable[[Peer, float], None]
+) -> None:
+    """Who keeps from its host the line that it looks at for packets is passed by in most turns, is
+    served all the same, and is looked at in each turn again when it stops."""
+    path = tmp_path / "vf.sock"
+    with start_engine(host_plan(cpus[0], path)) as host, joined(path) as peer:
+        host.wait_for(lambda: host.read()["links"]["vf"]["up"], "the peer")
+        host.call("start", sources={"gen2": {"rate_pps": 0, "duration_s": 120}})
+        until, before = time.monotonic() + 60, looks(host)
+        while True:
+            attack(peer, time.monotonic() + 0.3)
+            passed, polls = looks(host)
+            if passed - before[0] > (polls - before[1]) / 2:
+                break
+            assert time.monotonic() < until, (before, passed, polls)
+            before = passed, polls
+        for slot in range(PACKETS_SENT):
+            at = SLOTS_AT + (peer.slots + slot) * peer.stride
+            peer.put(at + BYTES_AT, 60, "<I")
+        peer.put(TO_SERVER + HEAD, PACKETS_SENT)
+        host.wait_for(
+            lambda: host.read()["links"]["vf"]["rx_packets"] == PACKETS_SENT, "its packets"
+        )
+        time.sleep(0.1)
+        passed, polls = looks(host)
+        time.sleep(0.3)
+        after = looks(host)
+        assert after[0] - passed < (after[1] - polls) / 20
+        host.call("stop")
+
+
+def looks(host: Engine) -> tuple[int, int]:
+    """Turns in which the link was passed by, of so many."""
+    read = host.read()
+    return read["links"]["vf"]["turns_passed"], read["segments"]["in"][0]["polls"]
 
 
 def test_wake_ups_are_paid_from_a_budget(

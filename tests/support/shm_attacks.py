@@ -10,10 +10,13 @@ import ctypes
 import fcntl
 import mmap
 import os
+import platform
 import random
+import select
 import socket
 import struct
 import time
+from collections.abc import Callable
 
 from support.shm_peer import (
     ASLEEP,
@@ -30,6 +33,9 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 PUNCH_HOLE = 3  # fallocate(2), with FALLOC_FL_KEEP_SIZE
 MADV_PAGEOUT, MADV_COLLAPSE = 21, 25  # madvise(2)
 SO_ATTACH_FILTER = 26
+WATCHES, COPIES = 20_000, 400  # of a wake-up: each costs whoever wakes 40 to 90 ns
+CLFLUSH = bytes.fromhex("0fae3f 4883c740 4839f7 72f4 c3")  # of all lines from rdi to rsi
+STORES = bytes.fromhex("488b07 488907 48ffce 75f8 c3")  # of what is at rdi, rsi times
 
 
 def drains(peer: Peer, until: float) -> None:
@@ -75,6 +81,25 @@ def makes_wake_ups_dear(peer: Peer, until: float) -> None:
     form = struct.pack("HL", len(program), ctypes.addressof(held))
     peer.wake.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, form)
     wants_to_be_woken(peer, until)
+
+
+def watched(peer: Peer, watches: int) -> list[select.epoll]:
+    """Very many watch what it is woken by: each copy of the descriptor, in each of many epolls."""
+    copies = [os.dup(peer.wake.fileno()) for _ in range(COPIES)]
+    epolls = [select.epoll() for _ in range(watches // COPIES)]
+    for one in epolls:
+        for copy in copies:
+            one.register(copy, select.EPOLLIN)
+    for copy in copies:
+        os.close(copy)
+    return epolls
+
+
+def has_many_watch_it(peer: Peer, until: float) -> None:
+    watching = watched(peer, WATCHES)
+    wants_to_be_woken(peer, until)
+    for one in watching:
+        one.close()
 
 
 def floods_with_wake_ups(peer: Peer, until: float) -> None:
@@ -166,7 +191,45 @@ def comes_and_goes(peer: Peer, until: float) -> None:
                 time.sleep(0.0002)
 
 
+def _native(code: bytes) -> Callable[[int, int], None]:
+    """As a compiled VNF would run it."""
+    page = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    page.write(code)
+    at = ctypes.addressof(ctypes.c_char.from_buffer(page))
+    function = ctypes.CFUNCTYPE(None, ctypes.c_size_t, ctypes.c_size_t)(at)
+
+    def run(first: int, second: int) -> None:
+        assert page  # it lives as long as this
+        function(first, second)
+
+    return run
+
+
+def takes_lines(peer: Peer, until: float) -> None:
+    """It writes what is there already, so that the line which the host looks at for packets is
+    never in the host's cache."""
+    store, held = _native(STORES), (ctypes.c_char * len(peer.memory)).from_buffer(peer.memory)
+    while time.monotonic() < until:
+        store(ctypes.addressof(held) + TO_SERVER + HEAD, 100_000)
+        peer.memory[TO_CLIENT + TAIL : TO_CLIENT + TAIL + 8] = peer.memory[:8]
+    del held  # or the mapping cannot be closed
+
+
+def flushes_lines(peer: Peer, until: float) -> None:
+    """All of the memory out of all caches, again and again."""
+    flush, held = _native(CLFLUSH), (ctypes.c_char * len(peer.memory)).from_buffer(peer.memory)
+    first = ctypes.addressof(held)
+    while time.monotonic() < until:
+        for _ in range(20):
+            flush(first, first + SLOTS_AT)
+        flush(first, first + len(peer.memory))
+        peer.memory[TO_CLIENT + TAIL : TO_CLIENT + TAIL + 8] = peer.memory[:8]
+    del held
+
+
 ATTACKS = [
-    wants_to_be_woken, makes_wake_ups_dear, floods_with_wake_ups, takes_pages_away, writes_nonsense,
-    tells_nonsense, comes_and_goes,
+    wants_to_be_woken, makes_wake_ups_dear, has_many_watch_it, floods_with_wake_ups,
+    takes_pages_away, writes_nonsense, tells_nonsense, comes_and_goes,
 ]  # fmt: skip
+if platform.machine() == "x86_64":
+    ATTACKS += [takes_lines, flushes_lines]

@@ -160,6 +160,7 @@ static int shm_init(struct link *l, struct err *err)
 		return err_set(err, ENOMEM, "", "out of memory");
 	s->link = l;
 	s->peer = s->listening = s->wake = s->kept_fd = -1;
+	shm_looks_begin(&s->looks);
 	rc = register_stamp(err);
 	if (!rc)
 		rc = prepare(s, err);
@@ -198,13 +199,13 @@ static json_t *shm_stats(struct link *l)
 	const struct shm_conf *c = l->conf;
 	json_t *ended = json_object();
 	json_t *o = json_pack(
-		"{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "up",
+		"{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "up",
 		atomic_load(&s->up), "connects", (json_int_t)atomic_load(&s->connects), "refused",
 		(json_int_t)atomic_load(&s->refused), "robbed", (json_int_t)atomic_load(&s->robbed),
 		"rx_packets", (json_int_t)s->received, "tx_packets", (json_int_t)s->sent, "corrupt",
 		(json_int_t)s->corrupt, "rx_no_mbuf", (json_int_t)s->no_mbuf, "too_long",
 		(json_int_t)s->too_long, "wakes_held", (json_int_t)s->wakes_held, "wakes_paused",
-		(json_int_t)s->wakes_paused, "used",
+		(json_int_t)s->wakes_paused, "turns_passed", (json_int_t)s->looks.passed, "used",
 		(json_int_t)shm_queue_used(&s->tx, c->role ? SHM_TO_SERVER : SHM_TO_CLIENT) +
 			shm_offload_used(s->offload));
 

@@ -34,7 +34,8 @@
  * the pages are the client's to make, by which they are charged to it, and not to the server.
  *
  * A wake-up is the server's work at the client's order, so it is paid from a budget; what is beyond it
- * is left to the connection's thread, which is no lcore's.
+ * is left to the connection's thread, which is no lcore's. So is the time that looks for packets wait for
+ * lines which a client keeps to itself; beyond it the link is passed by for some turns.
  */
 
 #define SHM_MAGIC 0x68727368u /* "hrsh" */
@@ -142,6 +143,20 @@ struct shm_wakes {
 	unsigned int dear; /* of those that were, in a row */
 };
 
+/* What looks at this link's lines wait for, and for how many turns it is not looked at (looks.c). */
+struct shm_looks {
+	uint32_t turns, left; /* until one is timed; left of them */
+	bool passing;	      /* in these it is not looked at */
+	uint32_t random;
+	uint64_t last;	     /* TSC, when one was timed */
+	uint64_t paid_until; /* TSC: the budget's */
+	uint64_t passed;     /* turns */
+};
+
+struct shm_look {
+	uint64_t clock, start; /* TSC, twice: what reading it takes lies between */
+};
+
 struct shm_state {
 	struct link *link;
 	struct shm_queue rx, tx;
@@ -166,6 +181,7 @@ struct shm_state {
 	/* Reader's lcore. */
 	uint64_t last_poll, cpu_tsc, cpu_ns, gap_start, gap_end;
 	double gap_share; /* of the last gap, what its lcore was off the CPU */
+	struct shm_looks looks;
 	struct shm_wakes emptied;
 	uint64_t received, corrupt, no_mbuf;
 	struct shm_times times;
@@ -203,6 +219,11 @@ void *shm_kept_at(const struct link *l, size_t *bytes);
 /* The connection (peer.c): a thread of its own, which sleeps unless peers come and go. */
 int shm_peer_start(struct shm_state *s, struct err *err);
 void shm_peer_stop(struct shm_state *s);
+
+/* Looks that wait (looks.c). */
+void shm_looks_begin(struct shm_looks *l);
+struct shm_look shm_look_start(void);
+void shm_look_end(struct shm_state *s, const struct shm_look *look, bool found);
 
 /* Packets (packets.c). */
 extern int shm_stamp_offset;

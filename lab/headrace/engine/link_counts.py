@@ -174,6 +174,7 @@ class ShmCounts(Counts):
     too_long: int
     wakes_held: int  # the peer's, beyond what an lcore has for them
     wakes_paused: int = 0  # those that were not made, as the ones before took too long
+    turns_passed: int = 0  # in which the peer's ring was not looked at, as looks waited for it
     used: int  # what the peer has not taken yet
     ended: dict[str, Ends]
     wait: LinkTimes | None = None
