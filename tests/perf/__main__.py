@@ -16,7 +16,19 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from perf import busy, engine, hostile, kept, neighbour, nfs, start, testpmd, traffic, watched
+from perf import (
+    busy,
+    engine,
+    hostile,
+    hostile_links,
+    kept,
+    neighbour,
+    nfs,
+    start,
+    testpmd,
+    traffic,
+    watched,
+)
 from perf.nfs import Cycles
 from perf.stats import Sample, interleave, ratio
 from support.engine import free_cpus
@@ -218,8 +230,11 @@ class Bench:
         """What a VNF that attacks its link takes from a neighbour on its lcore, over one that
         behaves; and what another's routes wait for a routing peer that attacks."""
         cpus = list(self.cpus)
-        links = hostile.slower(BINARY, self.folder, cpus, self.runs, self.seconds)
-        for attack, sample in links.items():
+        turns = BINARY, self.folder, cpus, self.runs, min(self.seconds, 0.25)
+        seen, by_packets = hostile_links.known(*turns)
+        self.row("neighbour of a VNF whose work is known", seen, "x")
+        self.row("by its packets", by_packets, "x")
+        for attack, sample in hostile_links.taken(*turns).items():
             self.judged(f"neighbour of a VNF: {attack}", sample, GOALS["hostile VNF"])
         for attack, both in hostile.routes(BINARY, self.folder, cpus, self.runs).items():
             for what, sample in zip(("learnt", "withdrawn"), both, strict=True):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a neighbour on the same lcore gets while a VNF attacks its link, over what it gets beside a
-VNF that behaves: in turns, by packets in the lcore's own CPU time. And how long a VNF's routes take
-to be learnt beside a routing peer that attacks, over what they take beside none.
+"""How long a VNF's routes take to be learnt beside a routing peer that attacks, over what they take
+beside none. What a VNF that attacks its link takes from a neighbour: hostile_links.py.
 
 On its own: `python -m perf.hostile links|routes|meanwhile|sweeps [--turns N]`, in tests/.
 """
@@ -10,116 +9,22 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import multiprocessing
 import os
 import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+from perf import hostile_links
 from perf.boost import boost
 from perf.stats import Sample
 from support import route_attacks
-from support.engine import Engine, free_cpus, memory_engine
-from support.shm_attacks import ATTACKS, drains, sends, writes_nonsense
-from support.shm_peer import Peer, joined
+from support.engine import Engine, free_cpus
 
-LOAD_PPS = 200_000  # to the VNF; the neighbour has all that the lcore can do beside it
-WARM_S = 0.1
 ROUTES, TABLES = 500_000, 3  # a table of a tenth of a second, so often at once
 STEADY_S = 5.0  # of an attack, before: who has sent much lately comes last
 BEGUN_S = 0.5  # of tables, before an attack begins
-FORK = multiprocessing.get_context("fork")
-
-
-def plan(cpu: int, path: Path) -> dict[str, Any]:
-    """The attacked link, and a neighbour that has always packets, on one lcore."""
-    source = {"frame_bytes": [64], "flows": 16, "stamp": False}
-    return {
-        "version": 1,
-        "engine": memory_engine(),
-        "links": {
-            "gen": {"type": "source", "params": source},
-            "vf": {"type": "shm", "params": {"socket": str(path)}},
-            "meas": {"type": "sink", "params": {}},
-            "gen2": {"type": "source", "params": source},
-            "meas2": {"type": "sink", "params": {}},
-        },
-        "segments": [
-            {"name": "out", "cpus": [cpu], "inputs": [{"link": "gen", "to": "link:vf"}]},
-            {"name": "in", "cpus": [cpu], "inputs": [{"link": "vf", "to": "link:meas"}]},
-            {"name": "next", "cpus": [cpu], "inputs": [{"link": "gen2", "to": "link:meas2"}]},
-        ],
-    }
-
-
-def _behaves(path: Path, cpu: int, what: Callable[[Peer, float], None], until: float) -> None:
-    """Who was let go comes again."""
-    os.sched_setaffinity(0, {cpu})
-    while time.monotonic() < until:
-        with contextlib.suppress(OSError), joined(path) as peer:
-            what(peer, until)
-
-
-def seconds_of(pid: int) -> float:
-    """That the lcore had its CPU."""
-    [worker] = [
-        task for task in Path(f"/proc/{pid}/task").iterdir()
-        if "worker" in (task / "comm").read_text()
-    ]  # fmt: skip
-    return int((worker / "schedstat").read_text().split()[0]) / 1e9
-
-
-def _links(engine: Engine) -> dict[str, Any]:
-    """Also of an engine that another version of this tree built."""
-    return dict(engine.call("read")["links"])
-
-
-def _received(engine: Engine) -> int:
-    return int(_links(engine)["meas2"]["received"])
-
-
-def _rate(
-    engine: Engine, path: Path, cpu: int, what: Callable[[Peer, float], None], seconds: float
-) -> float:
-    """Packets that the neighbour got in a second of the lcore's, while a VNF does this."""
-    until = time.monotonic() + WARM_S + seconds + 0.05
-    vnf = FORK.Process(target=_behaves, args=(path, cpu, what, until))
-    vnf.start()
-    time.sleep(WARM_S)
-    before, began = _received(engine), seconds_of(engine.process.pid)
-    time.sleep(seconds)
-    after, ended = _received(engine), seconds_of(engine.process.pid)
-    vnf.join(1)
-    vnf.kill()
-    vnf.join()
-    engine.wait_for(lambda: not _links(engine)["vf"]["up"], "the VNF's end", 10, 0.01)
-    return float(after - before) / (ended - began)
-
-
-def slower(
-    binary: Path, folder: Path, cpus: list[int], turns: int, seconds: float
-) -> dict[str, Sample]:
-    """By attack: the neighbour's rate beside a VNF that behaves, over that beside this one."""
-    path = folder / "vf.sock"
-    found: dict[str, list[float]] = {}
-    with Engine(binary, plan(cpus[0], path), folder) as engine:
-        boost(engine.process.pid)
-        sources = {"gen": {"rate_pps": LOAD_PPS, "duration_s": 3600},
-                   "gen2": {"rate_pps": 0, "duration_s": 3600}}  # fmt: skip
-        engine.call("start", sources=sources)
-        for _ in range(turns):
-            for what in (drains, *ATTACKS):
-                good = sends if what is writes_nonsense else drains
-                first = _rate(engine, path, cpus[1], good, seconds)
-                attacked = _rate(engine, path, cpus[1], what, seconds)
-                last = _rate(engine, path, cpus[1], good, seconds)
-                found.setdefault(what.__name__, []).append((first + last) / 2 / attacked)
-        engine.call("stop")
-    return {name: Sample(tuple(values)) for name, values in found.items()}
 
 
 def _tables_s(engine: Engine, port: int) -> tuple[float, float]:
@@ -204,13 +109,13 @@ if __name__ == "__main__":
     asked = argparse.ArgumentParser(prog="perf.hostile", description=__doc__)
     asked.add_argument("what", choices=["links", "routes", "meanwhile", "sweeps"])
     asked.add_argument("--turns", type=int, default=5)
-    asked.add_argument("--seconds", type=float, default=0.4)
+    asked.add_argument("--seconds", type=float, default=0.25)
     given = asked.parse_args()
     built = Path(__file__).resolve().parents[2] / "build" / "engine" / "headrace-engine"
     binary = Path(os.environ.get("HEADRACE_ENGINE", built))
     with tempfile.TemporaryDirectory() as made:
         if given.what == "links":
-            rows = slower(binary, Path(made), free_cpus(), given.turns, given.seconds)
+            rows = hostile_links.taken(binary, Path(made), free_cpus(), given.turns, given.seconds)
         elif given.what == "meanwhile":
             rows = meanwhile(binary, Path(made), free_cpus(), given.turns)
         elif given.what == "sweeps":

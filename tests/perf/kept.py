@@ -18,7 +18,6 @@ from statistics import median
 from typing import Any
 
 from perf.boost import boost
-from perf.hostile import seconds_of
 from perf.stats import Sample
 from support.engine import Engine, memory_engine
 
@@ -50,6 +49,15 @@ def plan(cpu: int, mode: str) -> dict[str, Any]:
              "nodes": {"l2fwd": {"forward": {"out": "link:meas"}}}},
         ],
     }  # fmt: skip
+
+
+def seconds_of(pid: int) -> float:
+    """That the lcore had its CPU."""
+    [worker] = [
+        task for task in Path(f"/proc/{pid}/task").iterdir()
+        if "worker" in (task / "comm").read_text()
+    ]  # fmt: skip
+    return int((worker / "schedstat").read_text().split()[0]) / 1e9
 
 
 @contextlib.contextmanager
