@@ -169,30 +169,43 @@ def _by_capacity(
         by_name[one.base].model_copy(update={"of_best": 1 / one.ratio.value}) for one in compared
     )
     standings = [first, *others]
-    tied = [one.base for one in compared if one.verdict == "tie"]
-    ghz = known[first.execution].clock_hz / 1e9
-    what = f"capacity {_plus_minus(first.figure)} at {significant(ghz)} GHz"
-    if not compared:
-        text = f"{first.execution}: {what}"
-    elif tied:
-        ties = " and ".join([first.execution, *tied])
-        ahead = [one.base for one in compared if one.verdict != "tie"]
-        rest = f", ahead of {', '.join(ahead)}" if ahead else ""
-        limits = _limits([one for one in standings if one.execution in (first.execution, *tied)])
-        ratio = next(_times(one) for one in compared if one.verdict == "tie")
-        text = f"{ties} tie: {what}, {ratio}{rest}{limits}"
-    else:
-        text = f"{first.execution} is best: {what}, {_times(compared[0])}{_why(*standings[:2])}"
+    judged = {verdict: [one.base for one in compared if one.verdict == verdict]
+              for verdict in ("tie", "unknown")}  # fmt: skip
+    tied = () if judged["unknown"] or not judged["tie"] else (first.execution, *judged["tie"])
+    settled = not judged["unknown"] and not tied
+    text = _judged(standings, compared, known[first.execution].clock_hz)
     return Conclusion(
         sentence=f"{text}; {losses}.",
         by="capacity",
-        best=None if tied or not compared else first.execution,
-        tied=(first.execution, *tied) if tied else (),
+        best=first.execution if settled and compared else None,
+        tied=tied,
         ratio=compared[0].ratio if compared else None,
         pairs=compared[0].pairs if compared else 0,
-        sure=not tied,
+        sure=settled,
         standings=tuple(standings),
     )
+
+
+def _judged(standings: Sequence[Standing], compared: Sequence[Paired], clock_hz: float) -> str:
+    """`compared`: the first of the standings with each of the others."""
+    first = standings[0]
+    what = f"capacity {_plus_minus(first.figure)} at {significant(clock_hz / 1e9)} GHz"
+    if not compared:
+        return f"{first.execution}: {what}"
+    near = [one for one in compared if one.verdict != "faster"]
+    if not near:
+        return f"{first.execution} is best: {what}, {_times(compared[0])}{_why(*standings[:2])}"
+    ahead = [one.base for one in compared if one.verdict == "faster"]
+    rest = f", ahead of {', '.join(ahead)}" if ahead else ""
+    names = " and ".join((first.execution, *(one.base for one in near)))
+    if unknown := [one for one in near if one.verdict == "unknown"]:
+        widest = max(unknown, key=lambda one: one.ratio.half)
+        return (
+            f"Which is best of {names} is not known: {first.execution}'s {what}, "
+            f"{_times(widest)}{rest}"
+        )
+    limits = _limits([one for one in standings if one.execution not in ahead])
+    return f"{names} tie: {what}, {_times(near[0])}{rest}{limits}"
 
 
 def _best_first(

@@ -177,6 +177,19 @@ def test_capacities_whose_ratio_may_be_1_tie(tmp_path: Path, results: list[Resul
         assert f"{significant(most.cycles)} of them in {most.name}" in concluded.sentence
 
 
+def test_capacities_too_wide_to_compare_are_no_tie(tmp_path: Path, results: list[Result]) -> None:
+    rates = {"rtc": (20.0e6, 9e6), "hybrid": (19.8e6, 0.3e6), "pipeline": (5e6, 0.1e6)}
+    some = [
+        with_capacity(r, *rates[name]) for name in rates for r in at_rates(results, **{name: 1e7})
+    ]
+    concluded = of(tmp_path / "u", some)
+    assert (concluded.best, concluded.tied, concluded.sure) == (None, (), False)
+    assert concluded.sentence.startswith(
+        "Which is best of rtc and hybrid is not known: rtc's capacity 20.0\u202fMpps ± 45 % at "
+        "3.00 GHz, 1.01 ± 0.45 times hybrid (one start of each, 95 %), ahead of pipeline; "
+    )
+
+
 def test_what_is_faster_in_turn_is_best(results: list[Result]) -> None:
     """By their own starts' clocks the other had a little more."""
     turns = {  # packets per cycle

@@ -19,6 +19,9 @@ _T = (
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
     2.052, 2.048, 2.045, 2.042,
 )  # fmt: skip
+# Two are said to tie where the interval of their ratio leaves room for no more difference than
+# this, one way or the other. One that is wider and contains 1 has not shown them to be equal.
+TIE_WITHIN = 0.1
 # Execution: its capacity in each turn, in packets per cycle of its cores.
 Turns = Mapping[str, Sequence[float | None]]
 
@@ -91,11 +94,13 @@ def over(name: str, base: str, pairs: Sequence[tuple[float, float]]) -> Paired:
 
 
 def _judged(name: str, base: str, ratio: Interval, pairs: int) -> Paired:
-    verdict: Literal["faster", "slower", "tie"] = "tie"
+    verdict: Literal["faster", "slower", "tie", "unknown"] = "unknown"
     if ratio.low > 1:
         verdict = "faster"
     elif ratio.high < 1:
         verdict = "slower"
+    elif ratio.low >= 1 / (1 + TIE_WITHIN) and ratio.high <= 1 + TIE_WITHIN:
+        verdict = "tie"
     return Paired(name=name, base=base, ratio=ratio, pairs=pairs, verdict=verdict)
 
 

@@ -37,11 +37,22 @@ def test_a_drift_that_both_share_is_no_difference_between_them() -> None:
 
 
 def test_of_equals_the_interval_contains_1_in_nineteen_of_twenty() -> None:
-    draw, ties = random.Random(7), 0
+    draw, ties, unknown = random.Random(7), 0, 0
     for _ in range(400):
         turns = {name: [1e7 * draw.gauss(1, 0.03) for _ in range(5)] for name in "ab"}
-        ties += paired("a", "b", turns, {}).verdict == "tie"
-    assert 0.92 * 400 <= ties <= 0.98 * 400
+        verdict = paired("a", "b", turns, {}).verdict
+        ties += verdict == "tie"
+        unknown += verdict == "unknown"
+    assert 0.92 * 400 <= ties + unknown <= 0.98 * 400
+    assert ties > 10 * unknown  # their interval is ±5 %, seldom more than 10
+
+
+def test_an_interval_that_leaves_room_for_much_shows_no_tie() -> None:
+    alone = {"a": capacity(10.4e6, 5e6), "b": capacity(10e6, 5e6)}
+    assert paired("a", "b", {}, alone).verdict == "unknown"
+    for half, verdict in ((0.3e6, "tie"), (0.8e6, "unknown")):
+        level = {"a": capacity(10e6, half), "b": capacity(10e6, half)}
+        assert paired("a", "b", {}, level).verdict == verdict
 
 
 def test_without_turns_it_goes_by_the_intervals_themselves() -> None:

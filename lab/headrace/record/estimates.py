@@ -86,7 +86,8 @@ class Paired(Record):
     base: str
     ratio: Interval  # of the capacities: above 1 is faster
     pairs: NonNegativeInt  # of measurements beside each other in time; 1: by slices of one pair
-    verdict: Literal["faster", "slower", "tie"]  # tie: the interval contains 1
+    verdict: Literal["faster", "slower", "tie", "unknown"]  # tie: the interval contains 1 and
+    # reaches no further than 10 % from it; unknown: it contains 1 and reaches further
 
 
 class Span(Record):

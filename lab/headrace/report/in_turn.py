@@ -26,7 +26,12 @@ from headrace.report.document_model import (
     Table,
 )
 
-_JUDGED = {"faster": "b is faster", "slower": "b is slower", "tie": "a tie"}
+_JUDGED = {
+    "faster": "b is faster",
+    "slower": "b is slower",
+    "tie": "a tie",
+    "unknown": "not known: too wide",
+}
 _NOTE = (
     "What was measured one after the other is one pair: b / a is the geometric mean of the pairs' "
     "ratios, in an interval of 95 %. Capacities are compared per cycle of the cores."
@@ -50,7 +55,7 @@ def sentence(compared: Comparison) -> str:
     if len(compared.results) == 1:
         one, paired = known[0]
         by = "capacity" if one.capacity is not None else one.key.goal_text
-        who = {"tie": "a and b tie", "faster": "b is faster", "slower": "b is slower"}
+        who = {**_JUDGED, "tie": "a and b tie", "unknown": "Which is faster is not known"}
         ratio = f"{paired.ratio.value:.3f} ± {paired.ratio.half:.3f}"
         pairs = plural(paired.pairs, "pair")
         return f"{who[paired.verdict]}: {by} is {ratio} times a's ({pairs}, 95 %)."
@@ -63,6 +68,8 @@ def sentence(compared: Comparison) -> str:
             parts.append(f"{word} in {len(changes)} (at most {most})")
     if count["tie"]:
         parts.append(f"level with a in {count['tie']}")
+    if count["unknown"]:
+        parts.append(f"not known to be faster or slower in {count['unknown']}")
     if rest := len(told) - len(known):
         parts.append(f"not to be compared in {rest}")
     return f"Of {len(told)} results b is {', '.join(parts)}."

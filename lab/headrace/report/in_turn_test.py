@@ -13,7 +13,8 @@ from headrace.report.in_turn import section, sentence
 PAIRS = {
     "faster": [(1.2e6, 1e6), (1.21e6, 1e6)],
     "slower": [(0.8e6, 1e6), (0.79e6, 1e6)],
-    "tie": [(1.1e6, 1e6), (0.9e6, 1e6)],
+    "tie": [(1.001e6, 1e6), (0.999e6, 1e6)],
+    "unknown": [(1.1e6, 1e6), (0.9e6, 1e6)],
 }
 
 
@@ -42,6 +43,8 @@ def test_the_sentence_goes_by_capacity_where_there_is_one() -> None:
     assert by_rate.startswith("b is slower: ndr is 0.795 ± ") and "(2 pairs, 95 %)" in by_rate
     both = sentence(compared(result("tie", "faster")))
     assert both.startswith("b is faster: capacity is 1.205 ± ")
+    wide = sentence(compared(result("unknown")))
+    assert wide.startswith("Which is faster is not known: ndr is 0.995 ± ")
     assert sentence(compared(result(None))).endswith("cannot be told: a result is generator-bound.")
     assert sentence(compared()).startswith("Nothing to compare")
 
@@ -49,8 +52,8 @@ def test_the_sentence_goes_by_capacity_where_there_is_one() -> None:
 def test_several_results_are_counted() -> None:
     each = [result(name, execution=str(i)) for i, name in enumerate((*PAIRS, "slower", None))]
     assert sentence(compared(*each)).replace("\u202f", " ") == (
-        "Of 5 results b is faster in 1 (at most +20.5 %), slower in 2 (at most −20.5 %), "
-        "level with a in 1, not to be compared in 1."
+        "Of 6 results b is faster in 1 (at most +20.5 %), slower in 2 (at most −20.5 %), "
+        "level with a in 1, not known to be faster or slower in 1, not to be compared in 1."
     )
 
 
@@ -60,7 +63,7 @@ def test_the_table_has_rates_and_capacities() -> None:
     rows = [(row.cells[1], row.cells[4], row.cells[8]) for row in table.lines]
     assert rows == [
         ("capacity", "1.205", "b is faster"),
-        ("rate", "0.995", "a tie"),
+        ("rate", "1.000", "a tie"),
         ("rate", None, "a result is generator-bound"),
     ]
     page = render(Document("t", sections=(shown,)))
