@@ -21,7 +21,11 @@ def escaped(json: str) -> str:
 
 
 class Terminal(Console):
-    """No text that is printed orders the terminal anything: `?` stands for what would."""
+    """No text that is printed orders the terminal anything: `?` stands for what would. Nor is any
+    of it a picture's name, as rich takes the `:x:` of a line of /etc/passwd."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(emoji=False, **options)
 
     def render(self, *arguments: Any, **options: Any) -> Iterable[Segment]:
         for one in super().render(*arguments, **options):

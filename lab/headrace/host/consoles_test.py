@@ -31,3 +31,14 @@ def test_text_orders_nothing(order: str) -> None:
 def test_colours_and_figures_are_left() -> None:
     assert "\x1b[1m" in printed(Text("bold", style="bold"))
     assert printed("20.0\u202fMpps\nb", markup=False) == "20.0\u202fMpps\nb\n"
+
+
+def test_colons_of_a_file_are_no_picture() -> None:
+    out = io.StringIO()
+    table = Table("a:x:b")
+    table.add_row("root:x:0:0")
+    to = Terminal(file=out, width=80)
+    to.print("root:x:0:0 :+1:")
+    to.print(table)
+    assert "root:x:0:0 :+1:" in out.getvalue() and "a:x:b" in out.getvalue()
+    assert out.getvalue().count("root:x:0:0") == 2
