@@ -55,6 +55,7 @@ from headrace.record.operate import OPERATE, OPERATE_FILE
 from headrace.record.resolved import Resolved
 from headrace.record.rows import Result, Trial
 from headrace.record.slices import Sliced
+from headrace.record.text import duration
 from headrace.spec.deployment import Deployment
 from headrace.spec.measure import Chaos, Convergence
 from headrace.spec.operate import Operate
@@ -172,13 +173,19 @@ class Session:
         turns = max(point.study.measure.pairs for point in points)
         names = ", ".join(dict.fromkeys(point.execution for point in points))
         self.progress.say(f"comparing {names}: {turns} times in turn")
+        began, starts = time.monotonic(), 0
         for turn in range(turns):
             for point in points:
                 self.progress.status(f"{point.execution}, turn {turn + 1} of {turns}")
                 for _ in range(STARTS_MOVED):
                     self._saturate(point)
+                    starts += 1
                     if self._starts.last_counts():
                         break
+        text = f"  {starts} starts in {duration(time.monotonic() - began)}"
+        if again := starts - turns * len(points):
+            text += f", {again} of them again, as the hypervisor had lcores elsewhere"
+        self.progress.say(text)
 
     def _saturate(self, point: Point) -> None:
         with self.deployed(point) as deployed, self.stopwatch.phase("measuring"):

@@ -262,7 +262,8 @@ def test_executions_of_one_chain_are_compared_in_turn(home: Path) -> None:
     assert turns == [("a", "capacity", 0), ("b", "capacity", 0)] * 3
     assert all(t.phase == "search" for t in trials[6:]) and log.count("deploy c") == 3 * 2 + 2
     assert log.count("deploy d") == 1
-    assert "comparing a, b: 3 times in turn" in done.words
+    assert "comparing a, b: 3 times in turn\n  6 starts in " in done.words
+    assert "of them again" not in done.words
 
 
 def test_a_start_with_lcores_elsewhere_is_made_again(home: Path) -> None:
@@ -280,6 +281,7 @@ def test_a_start_with_lcores_elsewhere_is_made_again(home: Path) -> None:
     starts = [(t.execution, t.line_cycles, t.line_share) for t in trials if t.phase == "capacity"]
     seen = [("a", 78.0), ("b", 79.0), ("a", 77.0), ("b", 344.0), ("b", 342.0), ("b", 80.0)]
     assert starts == [(name, line, 1.0) for name, line in seen]
+    assert ", 2 of them again, as the hypervisor had lcores elsewhere\n" in done.words
     assert {t.line_cycles for t in trials if t.phase == "search"} == {345.0}
     cautions = " ".join(report(Bundle(done.bundle)).cautions)
     assert "The hypervisor moved lcores to other cores meanwhile" in cautions
