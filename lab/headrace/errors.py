@@ -46,7 +46,7 @@ def bad_value(place: str, value: Any = _NO_VALUE, allowed: str = "", problem: st
 def unknown(key: str, allowed: Iterable[str], what: str = "unknown key") -> str:
     """What is wrong with a word of a closed set, and what was probably meant."""
     names = list(allowed)
-    close = difflib.get_close_matches(key.lower(), names, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(key.lower(), names, n=1, cutoff=0.7)
     meant = f" (did you mean {close[0]!r}?)" if close else ""
     return f"{what}{meant}; allowed: {', '.join(names) or 'none'}"
 

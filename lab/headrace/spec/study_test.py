@@ -102,6 +102,7 @@ def test_chains(chain: str) -> None:
         ("frame: [64, nfvbench]", "- frame: 63", ["edge.yaml:9: workload[0].frame: got 63"]),
         ("workload:", "workload: [{kind: http}]\nx:", ["workload[0].kind: got 'http'", "pcap"]),
         ("deployment:", "deployment:\n  lcores: [0]", ["deployment.lcores", "at least 2"]),
+        ("measure: {", "measure: {rates: [1M], ", ["measure.rates: unknown key; allowed: search"]),
         ("deployment:", "deployment:\n  burst: true", ["deployment.burst", "a number"]),
         ("deployment:", "deployment:\n  ring: 1000", ["deployment.ring", "power of two"]),
         ("workload:", "workload:\n  flows: 0", ["workload.flows", "0", "1"]),
