@@ -210,7 +210,7 @@ static int open_capture(const char *file, pcap_t **out, struct err *err)
 	pcap = pcap_fopen_offline_with_tstamp_precision(f, PCAP_TSTAMP_PRECISION_NANO, msg);
 	if (!pcap) {
 		fclose(f);
-		return err_set(err, EINVAL, file, "%s", msg);
+		return err_set(err, EINVAL, file, "%s; allowed: pcap or pcapng, also gzipped", msg);
 	}
 	type = pcap_datalink(pcap);
 	if (type != DLT_EN10MB) {
