@@ -23,7 +23,7 @@ NAMES = {
     "tester": "source and sink",
     "away": "taken by others",
     "idle": "idle",
-    "unknown": "not known",
+    "unknown": "not known: held up too often",
 }
 
 
