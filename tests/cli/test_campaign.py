@@ -211,7 +211,7 @@ def test_jobs_are_for_what_is_predicted(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == (
         "headrace: --pods: got 'headrace:1'; --on SERVER is missing; allowed: a study that is "
-        "predicted, as with --on SERVER"
+        "predicted, as with --on SERVER; one that is measured on a cluster needs no --pods"
     )
     done = run(here, tmp_path / "c", "--on", "reference", "--pods", "")
     assert done.returncode == 2
