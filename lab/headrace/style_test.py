@@ -11,8 +11,7 @@ import headrace
 
 HOUSE = Path(headrace.__file__).parent
 REPO = HOUSE.parents[1]
-FOLDERS = ("lab", "scripts", "studies", "packaging", "engine")
-WITH_TESTS = (*FOLDERS, "tests")
+FOLDERS = ("lab", "tests", "scripts", "studies", "packaging", "engine")
 LINES = 60  # of a function
 
 # Two classes of one name: what users write, and what they are shown.
@@ -38,11 +37,11 @@ Node = ast.FunctionDef | ast.AsyncFunctionDef | ast.Module | ast.ClassDef | ast.
 
 
 @cache
-def nodes(folders: tuple[str, ...] = FOLDERS) -> list[tuple[str, Node]]:
-    """The nodes that are looked at here, each with its file."""
+def nodes() -> list[tuple[str, Node]]:
+    """The nodes that are looked at here, of all Python code, each with its file."""
     return [
         (str(file.relative_to(REPO)), node)
-        for folder in folders
+        for folder in FOLDERS
         for file in sorted((REPO / folder).rglob("*.py"))
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(node, Node)
@@ -52,7 +51,7 @@ def nodes(folders: tuple[str, ...] = FOLDERS) -> list[tuple[str, Node]]:
 def test_functions_fit_a_screen() -> None:
     long = [
         f"{place}: {node.name}"
-        for place, node in nodes(WITH_TESTS)
+        for place, node in nodes()
         if isinstance(node, Function) and (node.end_lineno or 0) - node.lineno >= LINES
     ]
     assert long == []

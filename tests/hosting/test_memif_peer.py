@@ -218,12 +218,14 @@ measure: {{max: true}}
 
 
 def test_whose_end_is_believed_is_said(engine_binary: Path, tmp_path: Path) -> None:
-    """And where anybody could have that end, nothing is started."""
+    """Nothing is started where anybody could have that end."""
     folder = runtime_dir(tmp_path)
     (tmp_path / "spec.yaml").write_text(SPEC.format(folder=folder))
     check = "run", "--check", "spec.yaml"
-    said = headrace(*check, folder=tmp_path, engine=engine_binary)
-    assert f"trusted as the engine itself: whoever is at memif:{folder}/l, " in said.stdout
+    checked = headrace(*check, folder=tmp_path, engine=engine_binary)
+    assert f"trusted as the engine itself: whoever is at memif:{folder}/l, " in checked.stdout
     folder.chmod(0o1777)
-    said = headrace(*check, folder=tmp_path, engine=engine_binary)
-    assert said.returncode != 0 and f"other users can put a socket into {folder}," in said.stderr
+    checked = headrace(*check, folder=tmp_path, engine=engine_binary)
+    assert (
+        checked.returncode != 0 and f"other users can put a socket into {folder}," in checked.stderr
+    )

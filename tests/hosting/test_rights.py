@@ -145,13 +145,13 @@ def test_ends_with_its_parent(start_engine: Start, cpus: list[int]) -> None:
 @pytest.mark.needs_root
 def test_ordinary_user(engine_binary: Path, cpus: list[int]) -> None:
     """It has no rights to give up; the filter and no_new_privs it has, and no helper."""
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory() as own_folder:
+        folder = Path(own_folder)
         shutil.chown(folder, NOBODY, NOBODY)
         binary = Path(shutil.copy(engine_binary, folder))
         engine = Engine(binary, plan(cpus[0]), folder)
         enter = ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups"]
-        engine.command = [*enter, "env", f"XDG_RUNTIME_DIR={made}", *engine.command]
+        engine.command = [*enter, "env", f"XDG_RUNTIME_DIR={own_folder}", *engine.command]
         with engine:
             pid = engine.process.pid
             has_no_rights(pid, NOBODY, filtered(engine_binary))
@@ -176,8 +176,8 @@ def _taken_by_another() -> Iterator[None]:
 @pytest.mark.needs_root
 def test_a_second_ordinary_user(engine_binary: Path, cpus: list[int]) -> None:
     """What an engine of the lab's keeps for DPDK is in its run's own folder, whoever was first."""
-    with tempfile.TemporaryDirectory() as made, _taken_by_another():
-        folder = Path(made)
+    with tempfile.TemporaryDirectory() as own_folder, _taken_by_another():
+        folder = Path(own_folder)
         shutil.chown(folder, NOBODY, NOBODY)
         binary = Path(shutil.copy(engine_binary, folder))
         document = plan(cpus[0])
@@ -224,10 +224,10 @@ def test_vnf_has_no_rights(engine_binary: Path, tmp_path: Path) -> None:
 
 def engines_of(folder: Path) -> list[int]:
     """Engines of a run that this folder began, the host's and VNFs'."""
-    found = []
+    engines = []
     for cmdline in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             words = cmdline.read_bytes().decode(errors="replace").split("\0")
             if "--plan" in words and any(w.startswith(str(runtime_dir(folder))) for w in words):
-                found.append(int(cmdline.parent.name))
-    return found
+                engines.append(int(cmdline.parent.name))
+    return engines

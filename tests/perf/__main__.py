@@ -188,10 +188,10 @@ class Bench:
             return load.wall_cycles("chain")
 
         def alone(name: str) -> float:
-            said = engine.alone(BENCH_CHAIN, plans[name], files["headers"], self.folder)
+            measured = engine.alone(BENCH_CHAIN, plans[name], files["headers"], self.folder)
             if name == "plain":
-                start.check_acl("flow cache hit", said["counters"]["acl"])
-            return float(said["cycles_per_packet"]["median"])
+                start.check_acl("flow cache hit", measured["counters"]["acl"])
+            return float(measured["cycles_per_packet"]["median"])
 
         measures: dict[str, Callable[[], float]] = {name: partial(cycles, name) for name in plans}
         measures |= {f"{name}, alone": partial(alone, name) for name in plans}

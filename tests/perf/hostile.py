@@ -38,12 +38,12 @@ def routes(
 ) -> dict[str, tuple[Sample, Sample]]:
     """By attack: how long tables take to be known, and to be gone, beside a peer that attacks, over
     that beside none before."""
-    found: dict[str, tuple[list[float], list[float]]] = {}
+    by_attack: dict[str, tuple[list[float], list[float]]] = {}
     for attack in route_attacks.ATTACKS:
         ports = route_attacks.free_ports(2)
         with Engine(binary, route_attacks.plan(cpus[0], ports), folder) as engine:
             boost(engine.process.pid)
-            ratios = found.setdefault(attack.__name__, ([], []))
+            ratios = by_attack.setdefault(attack.__name__, ([], []))
             for _ in range(turns):
                 before = _tables_s(engine, ports[1])
                 with route_attacks.attacked(ports[0], attack):
@@ -51,7 +51,7 @@ def routes(
                     beside = _tables_s(engine, ports[1])
                 for gathered, one, other in zip(ratios, beside, before, strict=True):
                     gathered.append(one / other)
-    return {name: (Sample(tuple(a)), Sample(tuple(b))) for name, (a, b) in found.items()}
+    return {name: (Sample(tuple(a)), Sample(tuple(b))) for name, (a, b) in by_attack.items()}
 
 
 def _announces(port: int, tables: int) -> float:
@@ -82,7 +82,7 @@ def _attacked_meanwhile(port: int, other: int, attack: route_attacks.Attack) -> 
 def meanwhile(binary: Path, folder: Path, cpus: list[int], turns: int) -> dict[str, Sample]:
     """By attack: how long tables take beside an attack that begins while they are sent, over alone.
     Two that both send all the time have half of the thread each, so 2 is what is fair."""
-    found: dict[str, list[float]] = {}
+    by_attack: dict[str, list[float]] = {}
     for attack in route_attacks.ATTACKS:
         ports = route_attacks.free_ports(2)
         with Engine(binary, route_attacks.plan(cpus[0], ports), folder) as engine:
@@ -90,8 +90,8 @@ def meanwhile(binary: Path, folder: Path, cpus: list[int], turns: int) -> dict[s
             for _ in range(turns):
                 alone = _announces(ports[1], 2 * TABLES)
                 beside = _attacked_meanwhile(ports[0], ports[1], attack)
-                found.setdefault(attack.__name__, []).append(beside / alone)
-    return {name: Sample(tuple(values)) for name, values in found.items()}
+                by_attack.setdefault(attack.__name__, []).append(beside / alone)
+    return {name: Sample(tuple(values)) for name, values in by_attack.items()}
 
 
 def sweeps_ms(binary: Path, folder: Path, cpus: list[int], turns: int) -> Sample:
@@ -113,15 +113,17 @@ if __name__ == "__main__":
     given = asked.parse_args()
     built = Path(__file__).resolve().parents[2] / "build" / "engine" / "headrace-engine"
     binary = Path(os.environ.get("HEADRACE_ENGINE", built))
-    with tempfile.TemporaryDirectory() as made:
+    with tempfile.TemporaryDirectory() as folder:
         if given.what == "links":
-            rows = hostile_links.taken(binary, Path(made), free_cpus(), given.turns, given.seconds)
+            rows = hostile_links.taken(
+                binary, Path(folder), free_cpus(), given.turns, given.seconds
+            )
         elif given.what == "meanwhile":
-            rows = meanwhile(binary, Path(made), free_cpus(), given.turns)
+            rows = meanwhile(binary, Path(folder), free_cpus(), given.turns)
         elif given.what == "sweeps":
-            rows = {"ms": sweeps_ms(binary, Path(made), free_cpus(), given.turns)}
+            rows = {"ms": sweeps_ms(binary, Path(folder), free_cpus(), given.turns)}
         else:
-            both = routes(binary, Path(made), free_cpus(), given.turns)
+            both = routes(binary, Path(folder), free_cpus(), given.turns)
             known = {f"{name}, known": one[0] for name, one in both.items()}
             rows = known | {f"{name}, gone": one[1] for name, one in both.items()}
     for name, sample in rows.items():

@@ -56,7 +56,7 @@ def plan(cpu: int, path: Path, flows: int = 0, cycles: int | None = None) -> dic
     source = {"frame_bytes": [64], "flows": 16, "stamp": False}
     back: dict[str, Any] = {"name": "in", "cpus": [cpu]}
     back["inputs"] = [{"link": "vf", "to": "link:meas" if cycles is None else "delay"}]
-    made: dict[str, Any] = {
+    whole: dict[str, Any] = {
         "version": 1,
         "engine": memory_engine(),
         "links": {
@@ -73,9 +73,9 @@ def plan(cpu: int, path: Path, flows: int = 0, cycles: int | None = None) -> dic
         ],
     }
     if cycles is not None:
-        made["nfs"] = {"delay": {"type": "delay", "params": {"cycles": cycles}}}
+        whole["nfs"] = {"delay": {"type": "delay", "params": {"cycles": cycles}}}
         back["nodes"] = {"delay": {"forward": {"out": "link:meas"}}}
-    return made
+    return whole
 
 
 def _does(path: Path, cpu: int, what: What, until: float) -> None:
@@ -129,7 +129,7 @@ def _held(turn: Turn) -> float:
 
 
 def _rate(turn: Turn, counted: Any) -> float:
-    """Of the neighbour's packets, by cycle that the lcore was not held."""
+    """The neighbour's packets, by cycle that the lcore was not held."""
     packets, ref = turn.of("next", "packets")[counted], turn.of("next", "ref")[counted]
     return float(packets.sum() / ref.sum()) * (1 - _held(turn))
 
