@@ -218,7 +218,7 @@ static __rte_noinline void release(struct shm_state *s, struct shm_offload *o)
 		struct shm_flow *f = &o->flows[h->flow];
 
 		if (h->raw) {
-			if (!atomic_load_explicit(&s->up, memory_order_acquire) || !shm_room(s))
+			if (!atomic_load_explicit(&s->up, memory_order_acquire) || !shm_room(s, 1))
 				break;
 			shm_put(s, h->m, rte_rdtsc());
 		} else if (!reached(o, f) || !give_back(o, h->m)) {
@@ -361,7 +361,7 @@ uint16_t shm_offload_tx(struct shm_state *s, struct rte_mbuf **pkts, uint16_t n,
 
 	o->lcore = rte_lcore_id();
 	begin(s, o);
-	room = (uint16_t)RTE_MIN(shm_room(s), (uint32_t)TAKEN_MAX);
+	room = (uint16_t)RTE_MIN(shm_room(s, most), (uint32_t)TAKEN_MAX);
 	for (uint16_t i = 0; i < most; i++) {
 		struct rte_mbuf *m = pkts[i];
 		enum way way = o->area && m->pkt_len <= longest ? way_of(o, m) : TO_VNF;

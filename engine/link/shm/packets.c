@@ -71,6 +71,7 @@ static __rte_noinline bool take_up(struct shm_queue *q, unsigned int ring, bool 
 	q->slots = (uint8_t *)(m->region + 1) + (size_t)ring * m->slots * m->stride;
 	atomic_store_explicit(&q->at, atomic_load(reader ? &q->ring->tail : &q->ring->head),
 			      memory_order_relaxed);
+	q->taken = atomic_load(&q->ring->tail);
 	atomic_store(&q->retired, old); /* last: it may be unmapped from now on */
 	return true;
 }
@@ -381,13 +382,22 @@ static inline void wake_reader(struct shm_state *s, const struct shm_queue *q)
 		wake_client(s, q);
 }
 
-/* What the peer has not taken yet; nonsense from it is no room, and it alone has the harm. */
-uint32_t shm_room(const struct shm_state *s)
+/*
+ * At least for so many, if there is. What the peer had taken when it was looked at last is room: its line is
+ * read when that is used up, and not for each burst. Nonsense from it is no room, and it alone has the harm.
+ */
+uint32_t shm_room(struct shm_state *s, uint32_t wanted)
 {
-	const struct shm_queue *q = &s->tx;
-	uint64_t used = shm_at(q) - atomic_load_explicit(&q->ring->tail, memory_order_acquire);
+	struct shm_queue *q = &s->tx;
+	uint64_t slots = shm_map_of(q)->slots, used = shm_at(q) - q->taken;
 
-	return used > shm_map_of(q)->slots ? 0 : (uint32_t)(shm_map_of(q)->slots - used);
+	if (likely(used <= slots && slots - used >= wanted))
+		return (uint32_t)(slots - used);
+	used = shm_at(q) - atomic_load_explicit(&q->ring->tail, memory_order_acquire);
+	if (used > slots)
+		return 0;
+	q->taken = shm_at(q) - used;
+	return (uint32_t)(slots - used);
 }
 
 static void write_ring(struct shm_state *s, struct rte_mbuf **pkts, uint16_t n, uint64_t now)
@@ -427,7 +437,7 @@ uint16_t shm_tx(struct link_txq *txq, uint16_t dest, struct rte_mbuf **pkts, uin
 	if (unlikely(s->offload != NULL))
 		n = shm_offload_tx(s, pkts, n, &left);
 	else
-		left = n = (uint16_t)RTE_MIN(n, shm_room(s));
+		left = n = (uint16_t)RTE_MIN(n, shm_room(s, n));
 	if (left)
 		write_ring(s, pkts, left, rte_rdtsc());
 	return n;

@@ -106,6 +106,7 @@ struct shm_queue {
 	struct shm_ring *ring;
 	uint8_t *slots;
 	_Atomic uint64_t at; /* own index: what is in the shared memory is for the peer to read */
+	uint64_t taken;	     /* writer's: the reader's index, as it was seen last */
 	_Atomic(struct shm_map *) next, retired;
 };
 
@@ -227,7 +228,7 @@ void shm_look_end(struct shm_state *s, const struct shm_look *look, bool found);
 
 /* Packets (packets.c). */
 extern int shm_stamp_offset;
-uint32_t shm_room(const struct shm_state *s);
+uint32_t shm_room(struct shm_state *s, uint32_t wanted);
 /* One packet into the ring, which has room; it belongs to the ring from then on. */
 void shm_put(struct shm_state *s, struct rte_mbuf *m, uint64_t now);
 void shm_note_stay(struct shm_state *s, struct rte_mbuf *m, uint64_t now);
