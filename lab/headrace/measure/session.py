@@ -447,4 +447,5 @@ def _ended_by(
             report(target, True)
     else:
         report(target, False)
+        named += f": headrace report {named}"
     progress.say(("interrupted; " if interrupted else "") + f"what was measured is in {named}")

@@ -355,6 +355,7 @@ def test_what_was_measured_is_kept(
     log: list[str] = []
     done = run(home, [Fake("a", log, {"loads": [1000, 2000]}, fails_at(2, error))])
     assert done.error is error and words in done.words
+    assert (f": headrace report {done.bundle}\n" in done.words) == (not shown)
     bundle = Bundle(done.bundle)
     assert bundle.status.state == "partial" and len(bundle.results()) == 1
     assert done.reported == [shown] and done.left == []
