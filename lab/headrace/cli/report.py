@@ -50,7 +50,7 @@ def report(
         ),
     ],
     html: Annotated[
-        Path | None, typer.Option("--html", help="Write one self-contained HTML page to FILE.")
+        Path | None, typer.Option("--html", help="Write one self-contained HTML page to PATH.")
     ] = None,
     as_text: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     claims: Annotated[
