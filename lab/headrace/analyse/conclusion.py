@@ -23,6 +23,7 @@ from headrace.record.rows import Trial
 from headrace.record.verdict import DISTURBANCES
 
 DISTURBING = DISTURBANCES | {"search"}
+STARTS = 0.1  # by as much starts of one execution differ (docs/measuring.md)
 CAUSE = 0.25  # of a difference: a cost that makes less of it is not its cause
 OFFSET = 0.05  # of what a cost saves: where others take back more than that, it is said
 
@@ -95,6 +96,10 @@ def conclude(
         return _untold(standings, why, by, fixed, ended)
     tied = [one for one in standings[1:] if _overlap(standings[0], one)]
     ratio = _ratio(standings[0].figure, standings[1].figure)
+    once = not fixed and first.key.ground == "measured" and _repetitions(usable) == 1
+    if once and not tied and ratio is not None and ratio.value < 1 + STARTS:
+        why = ", as starts of one execution differ by as much, before it is repeated"
+        return _untold(standings, why, by, fixed, ended)
     if tied:
         limits = "" if fixed else _limits([standings[0], *tied])
         text = f"{_tie([standings[0], *tied], standings, by, fixed)}{limits}; {ended}"

@@ -62,6 +62,21 @@ def test_the_fastest_is_named_with_its_ratio(tmp_path: Path, results: list[Resul
     assert [s.execution for s in concluded.standings] == ["pipeline", "hybrid", "rtc"]
 
 
+def test_one_start_of_each_orders_nothing_that_starts_differ_by(
+    tmp_path: Path, results: list[Result]
+) -> None:
+    """A demo named rtc best by 4 %, by one search of each."""
+    once = [r for r in results if r.repetition == 1]
+    near = at_rates(once, rtc=10.4e6, pipeline=10e6)
+    concluded = of(tmp_path / "near", near)
+    assert (concluded.best, concluded.tied, concluded.sure) == (None, (), False)
+    assert concluded.sentence.startswith("Which is best is not known, as starts of one execution")
+    far = of(tmp_path / "far", at_rates(once, rtc=11.1e6, pipeline=10e6))
+    assert far.best == "rtc"
+    again = of(tmp_path / "again", at_rates(results, rtc=10.4e6, pipeline=10e6))
+    assert again.best == "rtc"
+
+
 def test_who_carried_all_there_was_is_not_behind(tmp_path: Path, results: list[Result]) -> None:
     some = at_rates(results, rtc=10e6, pipeline=15e6)
     bound = Audit(verdict="generator-bound")
