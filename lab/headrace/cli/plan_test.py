@@ -86,6 +86,7 @@ def test_a_chain_that_lets_nothing_out_has_no_place(
         command(spec, server=["reference"] if command is provision else "reference")
 
 
+@pytest.mark.long
 def test_servers_and_factors_count_once(capsys: pytest.CaptureFixture[str]) -> None:
     study, name = STUDIES / "placement.yaml", "xeon-platinum-8168"
     file = str(shipped("servers") / f"{name}.yaml")

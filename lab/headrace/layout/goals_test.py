@@ -64,6 +64,7 @@ def test_each_aim_finds_its_layout() -> None:
     assert len(few.layout.used) == 1
 
 
+@pytest.mark.long
 def test_what_cannot_be_met_is_said() -> None:
     with pytest.raises(HeadraceError, match="not reached on 2 lcores"):
         choose_layout(chain(), WantedLayout("lcores", 1e9))

@@ -62,6 +62,7 @@ def test_what_licences_and_ports_allow_by_hand() -> None:
             assert row.usd == row.servers * 5500
 
 
+@pytest.mark.long
 def test_oversubscribed_cores_are_fewer_and_packets_wait() -> None:
     """At 2:1 each VNF has a thread of a core; at 4:1 two take turns on one, by slices."""
     given, server, home = provisioning()
@@ -82,6 +83,7 @@ def test_oversubscribed_cores_are_fewer_and_packets_wait() -> None:
     assert "5 × 1 VNF (pvp) at 1:1" in str(shown.sections[0].blocks)
 
 
+@pytest.mark.long
 def test_each_row_carries_its_rate_and_a_chain_less_does_not() -> None:
     given, server, home = provisioning(ratios=(4,))
     for row in given.needed(server, home, 2.0):
@@ -98,6 +100,7 @@ def test_each_row_carries_its_rate_and_a_chain_less_does_not() -> None:
         assert less.pps * FULL < each
 
 
+@pytest.mark.long
 def test_a_delay_that_is_asked_for_takes_more_vnfs_or_is_not_met() -> None:
     """VNFs that take turns on a thread wait less the more of them there are for the same packets:
     each of them sleeps sooner."""
