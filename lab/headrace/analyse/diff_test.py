@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headrace.analyse.diff import Diff, MetricChange, Significance, compare, diff, permutation_p
@@ -146,6 +146,7 @@ def test_permutation_p_of_separate_groups() -> None:
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=5)
 
 
+@example([0.0, 0.0, 0.0, 1.1125369292536007e-308], [0.0, 0.0, 1.0, -1.0])  # sum to nothing
 @settings(deadline=None)
 @given(VALUES, VALUES)
 def test_permutation_p_is_a_probability(a: list[float], b: list[float]) -> None:
