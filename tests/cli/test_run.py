@@ -101,6 +101,9 @@ def test_replay_and_diff(first: tuple[Path, Any], engine_binary: Path) -> None:
     (folder / "mine.yaml").unlink()
     again = run_json(folder, engine_binary, printed["bundle"])
     assert again["bundle"] != printed["bundle"]
+    kept = [sorted(p.name for p in (folder / b / "inputs").iterdir())
+            for b in (printed["bundle"], again["bundle"])]  # fmt: skip
+    assert kept[0] and kept[0] == kept[1]
     assert len(again["results"]) == len(printed["results"])
     compared = headrace(
         "diff", printed["bundle"], again["bundle"], folder=folder, engine=engine_binary

@@ -100,10 +100,11 @@ class Session:
         points: Sequence[Point] = (),
         resolved: Resolved = Resolved(),
     ) -> None:
-        """The spec as given and as `resolved`, and copies of its files: so it can be replayed."""
+        """The spec as given and as `resolved`, and copies of its files: so it can be replayed. They
+        are called as the spec calls them, whatever a bundle that is replayed calls its own."""
         copies = {}
         for i, (name, source) in enumerate(sorted(files.items())):
-            copy = self.bundle.input(f"{i}-{source.name}", source)
+            copy = self.bundle.input(f"{i}-{Path(name).name or source.name}", source)
             copies[name] = str(copy.relative_to(self.bundle.path))
         experiments = tuple(point.resolved() for point in points)
         whole = resolved.model_copy(update={"inputs": copies, "experiments": experiments})
