@@ -203,7 +203,8 @@ def test_who_keeps_memory_pays_for_it(start_engine: Start, cpus: list[int], tmp_
 def test_looks_that_wait_are_paid_from_a_budget(
     start_engine: Start, cpus: list[int], tmp_path: Path, attack: Callable[[Peer, float], None]
 ) -> None:
-    """Who keeps from its host the line that it looks at for packets is passed by in most turns, is
+    """Who keeps from its host the line that it looks at for packets is passed by in many turns, the
+    more the dearer the line is (a sixth of them where it takes 60 cycles, most where 340), is
     served all the same, and is looked at in each turn again when it stops."""
     path = tmp_path / "vf.sock"
     with start_engine(host_plan(cpus[0], path)) as host, joined(path) as peer:
@@ -213,7 +214,7 @@ def test_looks_that_wait_are_paid_from_a_budget(
         while True:
             attack(peer, time.monotonic() + 0.3)
             passed, polls = looks(host)
-            if passed - before[0] > (polls - before[1]) / 2:
+            if passed - before[0] > (polls - before[1]) / 10:
                 break
             assert time.monotonic() < until, (before, passed, polls)
             before = passed, polls
