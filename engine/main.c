@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +20,13 @@
 
 #define CHECK_MBUFS 2047 /* of a dry run few are under way at once; sources look at the pool */
 
-static volatile sig_atomic_t stop;
+/* Set by whichever thread the signal comes to; lock-free, so that a handler may. */
+static atomic_bool stop;
 
 static void on_signal(int sig)
 {
 	(void)sig;
-	stop = 1;
+	atomic_store(&stop, true);
 }
 
 static const char usage[] =
@@ -154,7 +156,7 @@ static void end_with_parent(void)
 
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != parent)
-		stop = 1;
+		atomic_store(&stop, true);
 }
 
 static int serve(struct plan *plan, const struct control *control, struct err *err)

@@ -27,7 +27,8 @@ done
 # Options alone are of these, not of all tests that there are.
 [ $named = 1 ] || set -- "$@" tests/packet/test_concurrent.py tests/packet/test_elastic.py \
 	tests/packet/test_repartition.py \
-	tests/hosting/test_control_clients.py tests/hosting/test_shm.py tests/offload/test_hostile_peers.py
+	tests/hosting/test_control_clients.py tests/hosting/test_shm.py tests/hosting/test_hostile_peer.py \
+	tests/offload/test_hostile_peers.py
 export HEADRACE_ENGINE=$PWD/$build/engine/headrace-engine PYTHONDONTWRITEBYTECODE=1
 export TSAN_OPTIONS="suppressions=$PWD/engine/tests/threads.supp exitcode=66 history_size=4 intercept_strtok=0"
 export HEADRACE_PATIENCE=10

@@ -51,7 +51,7 @@ static unsigned int schedule, step_now;
 static bool recording;
 static struct elastic_moved in_all; /* and as many changes */
 static unsigned int changes_made, partitions_made, given_up;
-static volatile sig_atomic_t hurry;
+static atomic_bool hurry;
 static uint64_t packets_held; /* that waited while segments changed */
 static uint64_t went_held;    /* packets that the first function had, and took along */
 static bool partitions;       /* changes are of them, too */
@@ -216,7 +216,7 @@ static int change_plan(struct engine *e, struct elastic_partition *p, struct err
 		given_up++;
 		rc = 0;
 	}
-	hurry = 0;
+	hurry = false;
 	return rc;
 }
 

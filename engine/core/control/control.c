@@ -270,7 +270,7 @@ static int open_again(int fd)
 	return copy;
 }
 
-void control_serve(struct engine *e, const struct control *c, const volatile sig_atomic_t *stop)
+void control_serve(struct engine *e, const struct control *c, const atomic_bool *stop)
 {
 	struct client clients[CLIENTS_MAX];
 	struct pollfd fds[CLIENTS_MAX + 1];
@@ -281,7 +281,7 @@ void control_serve(struct engine *e, const struct control *c, const volatile sig
 		clients[i] = (struct client){.fd = -1};
 	if (c->device)
 		clients[0].fd = open_again(c->fd);
-	while (!quit && !*stop && (!c->device || clients[0].fd >= 0)) {
+	while (!quit && !atomic_load(stop) && (!c->device || clients[0].fd >= 0)) {
 		fds[CLIENTS_MAX] = (struct pollfd){.fd = c->device ? -1 : c->fd, .events = POLLIN};
 		for (unsigned int i = 0; i < CLIENTS_MAX; i++)
 			fds[i] = (struct pollfd){.fd = clients[i].fd,

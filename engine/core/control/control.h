@@ -2,7 +2,7 @@
 #pragma once
 
 #include <jansson.h>
-#include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "core/err.h"
@@ -21,7 +21,7 @@ struct control {
 
 int control_open(struct control *c, const char *path, struct err *err);
 int control_listen(const struct control *c, struct err *err);
-void control_serve(struct engine *e, const struct control *c, const volatile sig_atomic_t *stop);
+void control_serve(struct engine *e, const struct control *c, const atomic_bool *stop);
 void control_close(struct control *c);
 
 /* One request, as a line of the socket has it; *quit is set when it asks for the end. */

@@ -45,7 +45,7 @@ static bool until(struct move *m, bool (*done)(struct move *m))
 	const struct timespec nap = {0, NAP_NS};
 
 	for (unsigned int i = 0; !done(m); i++) {
-		if (rte_rdtsc() > m->end || (m->e->ends && *m->e->ends))
+		if (rte_rdtsc() > m->end || (m->e->ends && atomic_load(m->e->ends)))
 			return false;
 		if (m->e->idle)
 			m->e->idle(m->e);

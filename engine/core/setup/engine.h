@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 
@@ -46,7 +45,7 @@ struct engine {
 	const struct engine *was;    /* while its segments change: this is what it will be; NULL: it is */
 	/* For tests, whose one thread is all lcores: done while they are waited for. Otherwise NULL. */
 	void (*idle)(struct engine *e);
-	const volatile sig_atomic_t *ends; /* set: nobody is waited for any more; or NULL */
+	const atomic_bool *ends; /* set: nobody is waited for any more; or NULL */
 	struct replica ***replicas;  /* [segment][replica] */
 	struct worker *workers;
 	unsigned int n_workers;

@@ -126,7 +126,7 @@ static bool is_empty(struct repartition *c)
 
 static bool is_over(const struct repartition *c)
 {
-	return rte_rdtsc() > c->end || (c->e->ends && *c->e->ends);
+	return rte_rdtsc() > c->end || (c->e->ends && atomic_load(c->e->ends));
 }
 
 static bool until(struct repartition *c, bool (*done)(struct repartition *c), long nap_ns)
