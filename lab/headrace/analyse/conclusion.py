@@ -24,6 +24,7 @@ from headrace.record.verdict import DISTURBANCES
 
 DISTURBING = DISTURBANCES | {"search"}
 STARTS = 0.1  # by as much starts of one execution differ (docs/measuring.md)
+_AS_STARTS_DIFFER = ", as starts of one execution differ by as much, before it is repeated"
 CAUSE = 0.25  # of a difference: a cost that makes less of it is not its cause
 OFFSET = 0.05  # of what a cost saves: where others take back more than that, it is said
 
@@ -85,21 +86,17 @@ def conclude(
     sure = all(one.verdict == "ok" for one in standings[:2])
     ended = f"{_seen(usable)}{_doubt(standings)}."
     if len(standings) == 1:
-        text = f"{_alone(standings[0], by, fixed)}; {ended}"
-        return Conclusion(
-            sentence=text, by=by, by_latency=fixed, sure=sure, standings=tuple(standings)
-        )
-    if fixed and first.key.ground == "measured" and _repetitions(usable) == 1:
+        return _of_one(standings[0], by, fixed, ended)
+    once = first.key.ground == "measured" and _repetitions(usable) == 1
+    if fixed and once:
         return _untold(standings, " before it is repeated", by, fixed, ended)
     if more := [one.execution for one in standings[1:] if one.at_least]:
         why = f", as more packets than {' and '.join(more)} had were not made"
         return _untold(standings, why, by, fixed, ended)
     tied = [one for one in standings[1:] if _overlap(standings[0], one)]
     ratio = _ratio(standings[0].figure, standings[1].figure)
-    once = not fixed and first.key.ground == "measured" and _repetitions(usable) == 1
     if once and not tied and ratio is not None and ratio.value < 1 + STARTS:
-        why = ", as starts of one execution differ by as much, before it is repeated"
-        return _untold(standings, why, by, fixed, ended)
+        return _untold(standings, _AS_STARTS_DIFFER, by, fixed, ended)
     if tied:
         limits = "" if fixed else _limits([standings[0], *tied])
         text = f"{_tie([standings[0], *tied], standings, by, fixed)}{limits}; {ended}"
@@ -119,6 +116,12 @@ def conclude(
         sure=sure and not tied,
         standings=tuple(standings),
     )
+
+
+def _of_one(one: Standing, by: str, fixed: bool, ended: str) -> Conclusion:
+    text = f"{_alone(one, by, fixed)}; {ended}"
+    sure = one.verdict == "ok"
+    return Conclusion(sentence=text, by=by, by_latency=fixed, sure=sure, standings=(one,))
 
 
 def _of_unmet(unmet: Sequence[Summary], rest: Conclusion | None) -> Conclusion:
