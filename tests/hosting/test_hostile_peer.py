@@ -19,7 +19,8 @@ from typing import Any
 
 import pytest
 
-from support.engine import Engine, memory_engine
+from support.attacked import attacked_plan
+from support.engine import Engine
 from support.shm_attacks import (
     ATTACKS,
     LIBC,
@@ -50,24 +51,9 @@ LATE = 10  # times 0.2 s: beside other work the thread that wakes has to wait, t
 
 
 def host_plan(cpu: int, socket_path: Path, flows: int = 0) -> dict[str, Any]:
-    """The attacked link and a neighbour, whose packets come back, on one lcore. `flows`: of which
-    the attacker may tell what it decided."""
-    return {
-        "version": 1,
-        "engine": memory_engine(),
-        "links": {
-            "gen": {"type": "source", "params": {"frame_bytes": [64], "flows": 16}},
-            "vf": {"type": "shm", "params": {"socket": str(socket_path), "offload": flows}},
-            "meas": {"type": "sink", "params": {}},
-            "gen2": {"type": "source", "params": {"frame_bytes": [64], "flows": 16}},
-            "meas2": {"type": "sink", "params": {}},
-        },
-        "segments": [
-            {"name": "out", "cpus": [cpu], "inputs": [{"link": "gen", "to": "link:vf"}]},
-            {"name": "in", "cpus": [cpu], "inputs": [{"link": "vf", "to": "link:meas"}]},
-            {"name": "next", "cpus": [cpu], "inputs": [{"link": "gen2", "to": "link:meas2"}]},
-        ],
-    }
+    """`flows`: of which the attacker may tell what it decided."""
+    vf = {"type": "shm", "params": {"socket": str(socket_path), "offload": flows}}
+    return attacked_plan(cpu, vf)
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from support.engine import Engine, EngineError, memory_engine
+from support.attacked import attacked_plan
+from support.engine import Engine, EngineError
 from support.lab import headrace, runtime_dir
 from support.memif_peer import (
     BUFFER,
@@ -40,24 +41,8 @@ LONG = 65_000  # bytes; a buffer has 2,048
 
 
 def host_plan(cpu: int, path: Path) -> dict[str, Any]:
-    """The attacked port and a neighbour on one lcore."""
     devargs = f"net_memif0,role=server,id=0,socket={path},socket-abstract=no"
-    return {
-        "version": 1,
-        "engine": memory_engine(),
-        "links": {
-            "gen": {"type": "source", "params": {"frame_bytes": [64], "flows": 16}},
-            "vf": {"type": "port", "params": {"devargs": devargs}},
-            "meas": {"type": "sink", "params": {}},
-            "gen2": {"type": "source", "params": {"frame_bytes": [64], "flows": 16}},
-            "meas2": {"type": "sink", "params": {}},
-        },
-        "segments": [
-            {"name": "out", "cpus": [cpu], "inputs": [{"link": "gen", "to": "link:vf"}]},
-            {"name": "in", "cpus": [cpu], "inputs": [{"link": "vf", "to": "link:meas"}]},
-            {"name": "next", "cpus": [cpu], "inputs": [{"link": "gen2", "to": "link:meas2"}]},
-        ],
-    }
+    return attacked_plan(cpu, {"type": "port", "params": {"devargs": devargs}})
 
 
 def names_another_region(peer: MemifPeer) -> None:

@@ -27,7 +27,8 @@ from headrace.model.undisturbed import quiet
 from headrace.record.slices import ReplicaSlices
 from perf.boost import boost
 from perf.stats import Sample
-from support.engine import Engine, memory_engine
+from support.attacked import attacked_plan
+from support.engine import Engine
 from support.shm_attacks import ATTACKS, drains, sends, tells_nonsense, writes_nonsense
 from support.shm_peer import (
     BYTES_AT,
@@ -51,29 +52,14 @@ What = Callable[[Peer, float], None]
 
 
 def plan(cpu: int, path: Path, flows: int = 0, cycles: int | None = None) -> dict[str, Any]:
-    """The attacked link, and a neighbour that has always packets, on one lcore. `cycles`: what the
-    host does with each packet of the VNF's."""
-    source = {"frame_bytes": [64], "flows": 16, "stamp": False}
-    back: dict[str, Any] = {"name": "in", "cpus": [cpu]}
-    back["inputs"] = [{"link": "vf", "to": "link:meas" if cycles is None else "delay"}]
-    whole: dict[str, Any] = {
-        "version": 1,
-        "engine": memory_engine(),
-        "links": {
-            "gen": {"type": "source", "params": source},
-            "vf": {"type": "shm", "params": {"socket": str(path), "offload": flows}},
-            "meas": {"type": "sink", "params": {}},
-            "gen2": {"type": "source", "params": source},
-            "meas2": {"type": "sink", "params": {}},
-        },
-        "segments": [
-            {"name": "out", "cpus": [cpu], "inputs": [{"link": "gen", "to": "link:vf"}]},
-            back,
-            {"name": "next", "cpus": [cpu], "inputs": [{"link": "gen2", "to": "link:meas2"}]},
-        ],
-    }
+    """The neighbour has always packets. `cycles`: what the host does with each packet of the
+    VNF's."""
+    vf = {"type": "shm", "params": {"socket": str(path), "offload": flows}}
+    whole = attacked_plan(cpu, vf, stamp=False)
     if cycles is not None:
         whole["nfs"] = {"delay": {"type": "delay", "params": {"cycles": cycles}}}
+        [back] = [one for one in whole["segments"] if one["name"] == "in"]
+        back["inputs"] = [{"link": "vf", "to": "delay"}]
         back["nodes"] = {"delay": {"forward": {"out": "link:meas"}}}
     return whole
 

@@ -186,10 +186,8 @@ class EnginePodsPoint(EnginePoint):
     def _pods(self, site: Site, ledger: Ledger) -> dict[str, PodEngine]:
         """Up, with the files that their functions read."""
         cluster, nodes = self.nodes.cluster, self._nodes()
-        how, every = (
-            self._how(namespace_of(self.study.name), nodes),
-            tuple(sorted(set(nodes.values()))),
-        )
+        how = self._how(namespace_of(self.study.name), nodes)
+        every = tuple(sorted(set(nodes.values())))
         with site.stopwatch.phase("waiting for pods"):
             sweep = Sweep(nodes=every, image=how.image, folder=folder_of(how.namespace))
             line = owned(cluster, how.namespace, sweep, agents=self.given.agent is not None)
