@@ -151,7 +151,8 @@ def _price(e: Evidence, confined: str, privileged: str, key: ResultKey, pair: Pa
         f"pods without rights ({confined}) carry {percent(1 - ratio.value, 2)} less than "
         f"privileged ones ({privileged})"
     )
-    if pair.verdict != "slower":
+    slower = pair.verdict == "slower"
+    if not slower:
         text = (
             f"pods without rights ({confined}) carry no less than privileged ones ({privileged}) "
             "that would show"
@@ -169,7 +170,6 @@ def _price(e: Evidence, confined: str, privileged: str, key: ResultKey, pair: Pa
     held = {pod.store_bypass for pod in own} & set(_HELD)
     if held:
         evidence.append(f"loads wait for stores there (Speculation_Store_Bypass: {min(held)})")
-    slower = pair.verdict == "slower"
     return Diagnosis(
         rule="pod-rights",
         weight=Weight.ADVICE,

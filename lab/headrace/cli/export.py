@@ -232,8 +232,7 @@ def _check(options: NetworkOptions, points: Collection[PodsPoint]) -> None:
     for option, value, of in _of_kinds(options):
         if value is not None and of not in kinds:
             raise bad_value(option, value, allowed=f"with network {of}")
-        if kinds == {of} and not value:
-            raise bad_value(option, allowed=f"a name, as the network is {of}")
+    _check_named(options, kinds)
 
 
 def _check_network(options: NetworkOptions) -> None:
@@ -241,8 +240,13 @@ def _check_network(options: NetworkOptions) -> None:
     given = options.network
     if given is not None and given not in ATTACHMENTS:
         raise bad_value("--network", given, allowed=", ".join(ATTACHMENTS))
+    _check_named(options, {given})
+
+
+def _check_named(options: NetworkOptions, kinds: Collection[str | None]) -> None:
+    """Where all networks are of one kind, what that one needs is named."""
     for option, value, of in _of_kinds(options):
-        if given == of and not value:
+        if kinds == {of} and not value:
             raise bad_value(option, allowed=f"a name, as the network is {of}")
 
 
