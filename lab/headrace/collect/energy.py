@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.collect.collector import MetricValue, text
+from headrace.collect.collector import MetricValue, number, text
 
 _ZONES = Path("/sys/class/powercap")
 # Of the two drivers that show a package the one by MSR: AMD's processors have it, too.
@@ -21,12 +21,12 @@ class _Zone:
 
     place: str
     file: Path
-    most: int
-    last: int
-    grown: int = 0
+    most: float
+    last: float
+    grown: float = 0.0
 
-    def read(self) -> int | None:
-        now = _microjoules(self.file)
+    def read(self) -> float | None:
+        now = number(self.file)
         if now is None:
             return None
         self.grown += now - self.last if now >= self.last else now + self.most + 1 - self.last
@@ -50,7 +50,7 @@ class EnergyZones:
             self.refused = f"{folders[0]}/energy_uj cannot be read; root can"
 
     def _open(self, folder: Path) -> None:
-        first, most = (_microjoules(folder / name) for name in ("energy_uj", "max_energy_range_uj"))
+        first, most = (number(folder / name) for name in ("energy_uj", "max_energy_range_uj"))
         if first is None or most is None:
             return
         above, parts = folder.name.rpartition(":")[0], [_name(folder)]
@@ -66,8 +66,3 @@ class EnergyZones:
 
 def _name(folder: Path) -> str:
     return (text(folder / "name") or folder.name).strip()
-
-
-def _microjoules(file: Path) -> int | None:
-    digits = (text(file) or "").strip()
-    return int(digits) if digits.isdecimal() else None
