@@ -19,7 +19,9 @@ from headrace.record.identity import Direction
 from perf.engine import chain_plan
 from support.engine import free_cpus, memory_engine
 
-CYCLES, PPS, SECONDS = 2_000, 1e5, 0.2
+# Dear packets at a low rate: what a burst of one costs beside its function, up to 1,300 cycles on
+# machines that were met, is small beside it, and the lcore stays mostly idle.
+CYCLES, PPS, SECONDS = 20_000, 2e4, 0.2
 
 
 class Looked(Engine):
@@ -64,7 +66,7 @@ def test_nobody_reads_while_packets_are_sent(engine_binary: Path) -> None:
                 used.append(chain_use(read))
             # An interruption of less than 0.1 ms is not told from work, and what waited for a
             # longer one finds cold caches: other work on the machine only ever adds to this.
-            assert min(used) == pytest.approx(PPS * CYCLES / engine_hz(read), rel=0.5)
+            assert min(used) == pytest.approx(PPS * CYCLES / engine_hz(read), rel=0.3)
     finally:
         state.remove()
 
