@@ -301,26 +301,29 @@ class Session:
         phase: Phase,
         repetition: int,
         watch: Watch | None = None,
+        slices: list[Sliced] | None = None,
     ) -> list[Trial]:
-        """Numbered, judged and written down."""
+        """Numbered, judged and written down. `slices`: where the trial's are put."""
         self.trials += 1
         begun = TrialBegun(
             number=self.trials, phase=phase, repetition=repetition, workload=offer.workload,
             load_pps=load_pps, seconds=seconds,
         )  # fmt: skip
         self.progress.observer.trial_begins(begun)
-        slices: list[Sliced] = []
+        own = list[Sliced]()
         judged = trial(
             deployed, point, offer, load_pps, seconds,
-            phase=phase, repetition=repetition, number=self.trials, watch=watch, slices=slices,
+            phase=phase, repetition=repetition, number=self.trials, watch=watch, slices=own,
         )  # fmt: skip
-        lines = usual_lines(slices)
+        lines = usual_lines(own)
         if lines:
-            share = min(of_usual_state(one, lines) for one in slices)
+            share = min(of_usual_state(one, lines) for one in own)
             states = {"line_cycles": fmean(lines.values()), "line_share": share}
             judged = [one.model_copy(update=states) for one in judged]
         if phase != "warm-up":
-            self._starts.add(point, offer, repetition, slices)
+            self._starts.add(point, offer, repetition, own)
+        if slices is not None:
+            slices += own
         for one in judged:
             self.bundle.trial(one)
         self.progress.observer.trial_ends(judged)

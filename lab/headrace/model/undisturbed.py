@@ -36,6 +36,7 @@ HALF_FULL = (
 LEAST = 30  # slices: fewer are no sample
 BLOCK = 10  # slices
 DRAWS = 1000
+ALONE_LEAST = 3  # slices of one trial: fewer are no rate
 TURNED_AWAY = 0.05  # of what was sent, by full rings: the chain has no time left
 WIRE = "wire-"  # rings in front of a chain (engine/plan_compiler.py)
 _TURNS = ("turns", "turn_packets", "turn_packets_squared", "turn_cycles", "turn_cycles_by_packets")
@@ -119,6 +120,29 @@ def left_alone(replicas: Sequence[ReplicaSlices]) -> float | None:
     are no slices."""
     shares = [float(quiet(one).mean()) for one in replicas if one["ref"].size]
     return min(shares, default=None)
+
+
+def alone_over_all(sample: Sliced, segment: str) -> float | None:
+    """How many packets a segment got per second in slices in which no lcore of the engine was kept
+    from working, over those in all slices: where rings wait, one that stands still holds up all of
+    them. None: there are fewer than ALONE_LEAST such slices."""
+    held = [(one["end"] - one["ref"], one["end"], _held(one)) for one in sample.replicas]
+    begins = np.concatenate([begin[mask] for begin, _, mask in held])
+    ends = np.concatenate([end[mask] for _, end, mask in held])
+    alone_pps = all_pps = 0.0
+    for one in (each for each in sample.replicas if each.segment == segment):
+        begin, end = one["end"] - one["ref"], one["end"]
+        alone = ~((begins < end[:, None]) & (ends > begin[:, None])).any(axis=1)
+        if alone.sum() < ALONE_LEAST:
+            return None
+        alone_pps += one["packets"][alone].sum() / one["ref"][alone].sum()
+        all_pps += one["packets"].sum() / one["ref"].sum()
+    return float(alone_pps / all_pps) if all_pps else None
+
+
+def _held(one: ReplicaSlices) -> Mask:
+    """The slices in which others had its lcore, and the cold ones behind them."""
+    return np.asarray((_taken(one) > DISTURBED) | _cold(one))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from headrace.model.undisturbed import LEAST, capacity, of_usual_state, usual_lines
+from headrace.model.undisturbed import (
+    ALONE_LEAST,
+    LEAST,
+    alone_over_all,
+    capacity,
+    of_usual_state,
+    usual_lines,
+)
 from headrace.record.counters import Counters, ReplicaReading, RingReading, Turns
 from headrace.record.segments import Segment
 from headrace.record.slices import ReplicaSlices, Sliced
@@ -88,6 +95,31 @@ def test_a_neighbour_is_left_out() -> None:
     assert part.cycles_per_packet.value == pytest.approx(100, rel=0.003)
     assert estimate.pps.value == pytest.approx(HZ / 100, rel=0.003)
     assert part.quiet_share == pytest.approx(2 / 3, abs=0.01) and part.slices == 66
+
+
+def behind(off: Sequence[int], later: float = 0.0) -> Sliced:
+    """A sink that gets 100 packets a slice, and none while the chain's lcore stood still; its own
+    never does. Its slices begin so much of one later than the chain's."""
+    chain, sink = slices("acl", 100.0, disturbed=off), slices("sink", 100.0, cpu=0)
+    taken = chain["pauses"] / SLICE
+    missed = (1 - later) * taken + later * np.append(taken[1:], 0.0)
+    columns = {"packets": 100 * (1 - missed), "end": sink["end"] + later * SLICE}
+    return sliced(chain, replace(sink, columns={**sink.columns, **columns}))
+
+
+@pytest.mark.parametrize("later", [0.0, 0.3])
+def test_who_waits_for_an_lcore_that_stands_still_is_held_up_with_it(later: float) -> None:
+    """A quarter of the chain's slices lose half of their time: 7/8 of the packets come."""
+    factor = alone_over_all(behind(range(0, 200, 4), later), "sink")
+    assert factor == pytest.approx(8 / 7, rel=0.005)
+    assert alone_over_all(behind([]), "sink") == 1.0
+
+
+def test_of_two_undisturbed_slices_there_is_no_rate() -> None:
+    def left(n: int) -> float | None:
+        return alone_over_all(behind(range(n, 200)), "sink")
+
+    assert left(ALONE_LEAST) is not None and left(ALONE_LEAST - 1) is None
 
 
 def test_what_the_kernel_says_counts_as_much_as_a_pause() -> None:
