@@ -27,6 +27,7 @@ from headrace.spec.group import Group
 _CHAINS = "deployment.hosting.chains"
 _COLUMNS = (
     "point",
+    Column("execution", "text", optional=True),
     Column("goal", "text"),
     Column("throughput", "rate"),
     Column("n x one", "rate", optional=True),
@@ -60,6 +61,7 @@ class PointResult:
     verdict: str
     best_case_pps: float | None = None  # n times what one chain had
     at_load: bool = False  # that the study asked for: throughput is what came of it
+    execution: str | None = None  # where its group has several
 
     @classmethod
     def of(cls, result: Result) -> PointResult:
@@ -68,6 +70,7 @@ class PointResult:
         return cls(
             goal=summary.key.asked.goal_text,
             at_load=result.goal == "fixed",
+            execution=result.execution,
             load_pps=result.load_pps,
             throughput=shown,
             throughput_pps=None if isinstance(shown, Below) else result.throughput_pps,
@@ -134,15 +137,16 @@ def _measured(
 def with_best_case(rows: Sequence[MeasuredPoint]) -> list[MeasuredPoint]:
     """Puts beside each result of n chains n times what one chain of the same group and settings
     had, in the median of its repetitions."""
-    single: dict[tuple[str, str, str], list[float]] = {}
+    single: dict[tuple[str, str, str | None, str], list[float]] = {}
     for row in rows:
         for one in row.results:
             if row.chains == 1 and one.throughput_pps is not None:
-                key = (row.row.group, repr(row.others), one.goal)
+                key = (row.row.group, repr(row.others), one.execution, one.goal)
                 single.setdefault(key, []).append(one.throughput_pps)
 
     def beside(row: MeasuredPoint, one: PointResult) -> PointResult:
-        alone = median(single.get((row.row.group, repr(row.others), one.goal), [0.0]))
+        key = (row.row.group, repr(row.others), one.execution, one.goal)
+        alone = median(single.get(key, [0.0]))
         if not alone or not row.chains or one.at_load:
             return one
         return replace(one, best_case_pps=best_case(alone, row.chains))
@@ -161,10 +165,20 @@ def of_groups(
     text = f"{origin}{measured} of {len(rows)} points {how}."
     sections = [Section("Points", blocks=(Text(text),))]
     for name, group in groups.items():
-        mine = [row for row in rows if row.row.group == name]
+        mine = _told_apart([row for row in rows if row.row.group == name])
         if mine:
             sections += _sections(name, group, mine)
     return tuple(sections)
+
+
+def _told_apart(rows: Sequence[MeasuredPoint]) -> list[MeasuredPoint]:
+    """The points of a group; an execution that all of them have is no setting of theirs."""
+    if len({one.execution for row in rows for one in row.results}) > 1:
+        return list(rows)
+    return [
+        replace(row, results=tuple(replace(one, execution=None) for one in row.results))
+        for row in rows
+    ]
 
 
 def _sections(name: str, group: Group, rows: Sequence[MeasuredPoint]) -> Iterator[Section]:
@@ -221,7 +235,7 @@ def _by_setting(
         for one in row.results:
             value = figure(one) or 0.0
             if row.chains is not None and one.goal == goal and value > 0:
-                at = curves.setdefault(_setting(row), {})
+                at = curves.setdefault(_setting(row, one.execution), {})
                 at.setdefault(float(row.chains), []).append(value * factor)
     return {
         name: tuple((chains, median(values)) for chains, values in sorted(at.items()))
@@ -229,10 +243,9 @@ def _by_setting(
     }
 
 
-def _setting(row: MeasuredPoint) -> str:
-    return ", ".join(
-        f"{key.rpartition('.')[2]} {_short(value)}" for key, value in row.others.items()
-    )
+def _setting(row: MeasuredPoint, execution: str | None = None) -> str:
+    swept = (f"{key.rpartition('.')[2]} {_short(value)}" for key, value in row.others.items())
+    return ", ".join(filter(None, (execution, *swept)))
 
 
 def _short(value: object) -> str:
@@ -255,7 +268,8 @@ def stacks(rows: Sequence[MeasuredPoint]) -> Iterator[AnatomyStack]:
     for row in rows:
         for one in row.results:
             if one.anatomy is not None:
-                name = f"{_brief(row)}, {one.load_pps / 1e3:.4g} kpps"
+                load = f"{one.load_pps / 1e3:.4g} kpps"
+                name = ", ".join(filter(None, (one.execution, _brief(row), load)))
                 yield AnatomyStack(name, tuple(part / 1e3 for part in parts(one.anatomy)))
 
 
@@ -265,6 +279,7 @@ def _rows(points: Sequence[MeasuredPoint]) -> Iterator[Row]:
         for one in point.results:
             cells: tuple[Cell, ...] = (
                 label,
+                one.execution,
                 one.goal,
                 one.throughput,
                 one.best_case_pps,
@@ -275,7 +290,7 @@ def _rows(points: Sequence[MeasuredPoint]) -> Iterator[Row]:
                 one.verdict,
             )
             yield Row(cells, doubtful=one.verdict != "ok")
-        yield from _absent(point, len(_COLUMNS))
+        yield from _absent(point, 2, len(_COLUMNS))
 
 
 def _reached(points: Sequence[MeasuredPoint]) -> Iterator[Row]:
@@ -288,15 +303,17 @@ def _reached(points: Sequence[MeasuredPoint]) -> Iterator[Row]:
             load = one.workload if goal == "max" else f"{one.workload}, {goal}"
             cells: tuple[Cell, ...] = (label, load, str(one.rate), verdict)
             yield Row(cells, doubtful=verdict != "ok")
-        yield from _absent(point, len(_VNF_COLUMNS))
+        yield from _absent(point, 1, len(_VNF_COLUMNS))
 
 
-def _absent(point: MeasuredPoint, columns: int) -> Iterator[Row]:
+def _absent(point: MeasuredPoint, at: int, columns: int) -> Iterator[Row]:
+    """Why there is no result of it, in this column of so many."""
     why = point.row.skipped or point.row.failed
     if why:
         what = "skipped" if point.row.skipped else "failed"
-        cells = (_label(point), f"{what}: {why}", *[""] * (columns - 2))
-        yield Row(cells, doubtful=True)
+        cells = [_label(point), *[""] * (columns - 1)]
+        cells[at] = f"{what}: {why}"
+        yield Row(tuple(cells), doubtful=True)
 
 
 def _stated(value: object) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from headrace.analyse.bundle_report import report
@@ -92,6 +93,28 @@ def test_lines_are_medians_of_repetitions() -> None:
     assert shown["n x wait poll"] == ((1.0, 1.1e3), (4.0, 4.4e3))
 
 
+def test_executions_are_told_apart() -> None:
+    """Both models of one point were 14 rows of the same name, and one line through their middle."""
+
+    def both(chains: int, rtc: float, pipeline: float) -> MeasuredPoint:
+        one = row(chains, "poll", rtc, pipeline)
+        named = zip(one.results, ("rtc", "pipeline"), strict=True)
+        return replace(one, results=tuple(replace(x, execution=name) for x, name in named))
+
+    rows = with_best_case([both(1, 2e6, 1e6), both(4, 7e6, 3e6)])
+    shown = {one.name: one.points for one in scale(rows, "ndr")}
+    assert shown["rtc, wait poll"] == ((1.0, 2e3), (4.0, 7e3))
+    assert shown["n x pipeline, wait poll"] == ((1.0, 1e3), (4.0, 4e3))
+    table = of_groups(FILE.groups, "", rows)[-1].blocks[0]
+    assert isinstance(table, Table)
+    cells = [one.cells[:2] for one in table.rows if isinstance(one, Row)]
+    assert cells[:2] == [("1 chain, wait poll", "rtc"), ("1 chain, wait poll", "pipeline")]
+    alone = [replace(one, results=one.results[:1]) for one in rows]
+    table = of_groups(FILE.groups, "", alone)[-1].blocks[0]
+    assert isinstance(table, Table)
+    assert {one.cells[1] for one in table.rows if isinstance(one, Row)} == {None}
+
+
 def test_loads_are_told_apart_and_the_sum_of_both_ways_stands_alone(tmp_path: Path) -> None:
     """Each way by itself is no repetition of their sum, nor is another load."""
     with BundleWriter(tmp_path / "b") as writer:
@@ -105,7 +128,7 @@ def test_loads_are_told_apart_and_the_sum_of_both_ways_stands_alone(tmp_path: Pa
             ))  # fmt: skip
     (tmp_path / "b" / "samples" / "points.json").write_text('[{"group": "g", "point": "g-1"}]')
     shown = sections(Bundle(tmp_path / "b"))[1]
-    assert [one.cells[1:3] for one in table_rows(shown)] == [
+    assert [one.cells[2:4] for one in table_rows(shown)] == [
         ("fixed 2 x 100\u202fkpps", 2e5), ("fixed 2 x 400\u202fkpps", 8e5),
     ]  # fmt: skip
 
