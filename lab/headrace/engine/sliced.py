@@ -49,10 +49,14 @@ def slices_of(engine: RunningEngine, since: int, until: int) -> tuple[ReplicaSli
 
 def columns_of(reply: SlicesReply) -> tuple[ReplicaSlices, ...]:
     """Those of all replicas of all segments."""
-    return tuple(
-        _columns(reply, segment, index, one)
-        for segment, replicas in reply.segments.items()
-        for index, one in enumerate(replicas)
+    from headrace.model.lines_between import of_pair  # numpy, too
+
+    return of_pair(
+        [
+            _columns(reply, segment, index, one)
+            for segment, replicas in reply.segments.items()
+            for index, one in enumerate(replicas)
+        ]
     )
 
 

@@ -12,9 +12,12 @@ such states are not of one machine. The engine reads one such line in each slice
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
+
+from headrace.record.slices import ReplicaSlices
 
 Column = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -82,3 +85,30 @@ def in_state(line: Column, usual: float | None) -> Mask:
 def _most(line: Column) -> Column:
     """What a line may cost in the state in which this is the least."""
     return np.maximum(line * APART, line + STEP)
+
+
+def of_pair(replicas: Sequence[ReplicaSlices]) -> tuple[ReplicaSlices, ...]:
+    """Between two lcores there is one way, and it costs the same there and back. Where their
+    readings differ by a state, those of the one that reads cheaper stand for both: a line that the
+    other lcore writes again every few cycles, as a source does that waits for room, takes up to ten
+    times what lies between them, in all slices alike."""
+    each = {one.cpu: one for one in replicas if one["line"].size}
+    if len(each) != 2 or len({one.cpu for one in replicas}) != 2:
+        return tuple(replicas)
+    usual = {cpu: commonest([smoothed(one["line"])]) for cpu, one in each.items()}
+    known = {cpu: line for cpu, line in usual.items() if line is not None}
+    if len(known) != 2 or same_state(*known.values()):
+        return tuple(replicas)
+    cheaper = each[min(known, key=lambda cpu: known[cpu])]
+    return tuple(
+        one
+        if one.cpu == cheaper.cpu
+        else replace(one, columns={**one.columns, "line": _nearest(cheaper, one["end"])})
+        for one in replicas
+    )
+
+
+def _nearest(one: ReplicaSlices, ends: Column) -> Column:
+    """Its readings at these times."""
+    middles = (one["end"][1:] + one["end"][:-1]) / 2
+    return np.asarray(one["line"][np.searchsorted(middles, ends)])

@@ -5,7 +5,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from headrace.model.lines_between import commonest, in_state, same_state, smoothed, states
+from headrace.model.lines_between import (
+    commonest,
+    in_state,
+    of_pair,
+    same_state,
+    smoothed,
+    states,
+)
+from headrace.record.slices import ReplicaSlices
 
 
 def test_states_are_apart_by_more_than_their_noise() -> None:
@@ -48,3 +56,39 @@ def test_what_nobody_knows_is_left_in() -> None:
     line = np.array([78.0, 344.0, np.nan, 21.0, 80.0])
     assert list(in_state(line, 78.0)) == [True, False, True, False, True]
     assert in_state(line, None).all()
+
+
+def read_by(
+    cpu: int, line: list[float], begin: float = 0.0, segment: str = "chain"
+) -> ReplicaSlices:
+    """Slices of 10 ms, as far as their lines are concerned."""
+    end = begin + 26e6 * np.arange(1.0, len(line) + 1)
+    return ReplicaSlices(segment, 0, cpu, 2_600_000_000, 256, {"end": end, "line": np.array(line)})
+
+
+def test_a_line_that_is_written_all_the_time_says_nothing_of_the_way() -> None:
+    """The source waited for room, and wrote its clock every few cycles: who read that paid 884, and
+    the source, who read the chain's, 78. The mean of the two was taken for another state."""
+    source, chain = [78.0] * 6 + [340.0] * 6, [884.0] * 12
+    for first, second in ((0, 1), (1, 0)):
+        sink, one, other = of_pair(
+            [
+                read_by(first, source, 4e6, "sink"),
+                read_by(first, source, 4e6),
+                read_by(second, chain),
+            ]
+        )
+        assert list(other["line"]) == list(one["line"]) == list(sink["line"]) == source
+    # One who read a slice less, and the clocks of slices that lie 0.4 of one apart.
+    _, other = of_pair([read_by(0, source[:-1], 10.4e6), read_by(1, chain)])
+    assert list(other["line"]) == [78.0] * 6 + [340.0] * 6
+
+
+def test_ways_that_agree_and_ways_of_three_are_as_they_were_read() -> None:
+    near, again, far = [78.0] * 5, [81.0] * 5, [344.0] * 5
+    agree = [read_by(0, near), read_by(1, again)]
+    three = [*agree, read_by(2, far)]
+    for replicas in (agree, three, three[:1], [read_by(0, near), read_by(1, [0.0] * 5)], []):
+        assert [list(one["line"]) for one in of_pair(replicas)] == [
+            list(one["line"]) for one in replicas
+        ]

@@ -45,11 +45,12 @@ def _neighbourhoods(lcores: Sequence[int]) -> tuple[Layout, Layout, Layout]:
 
 @dataclass(frozen=True)
 class Priced:
-    """Costs; `reference`: all functions in one segment on the measuring lcore. `taken`: the layouts
-    that the costs were taken from."""
+    """Costs; `reference`: all functions in one segment on the measuring lcore, None where it was
+    run in another state of the machine than they were taken in, and so tells no pace of theirs.
+    `taken`: the layouts that the costs were taken from."""
 
     problem: Problem
-    reference: ReferenceRun
+    reference: ReferenceRun | None
     taken: frozenset[Layout]
 
 
@@ -84,12 +85,14 @@ def problem(
         priced = _with_small_bursts(priced, cases, layouts)
     _check_delivered(experiment, priced)
     _tell(priced, say)
-    reference = ReferenceRun(
-        f"all functions in one segment on lcore {ends.traffic.measure}",
-        whole.one,
-        whole.throughput_pps,
-        points.speed(whole.samples, bench.tsc_hz),
-    )
+    reference = None
+    if not whole.few(bench.lines, 1):
+        reference = ReferenceRun(
+            f"all functions in one segment on lcore {ends.traffic.measure}",
+            whole.one,
+            whole.throughput_pps,
+            points.speed(whole.samples, bench.tsc_hz),
+        )
     return Priced(priced, reference, frozenset(layouts.values()))
 
 
