@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from headrace.engine.counters import difference, located
+from headrace.engine.counters import difference, located, nf_cycles
 from headrace.engine.counts import EngineCounts
 from headrace.engine.counts_testdata import counts
+from headrace.record.counters import Counters, NfReading, ReplicaReading
 
 Json = dict[str, Any]
 
@@ -87,3 +88,30 @@ def test_function_beside_is_a_part_of_its_own() -> None:
     assert (side.packets_in, side.packets_out) == (180, 180)
     assert (side.polls, side.idle_polls, side.ops_cycles) == (14, 6, 100)
     assert lead.nfs["acl"].missing == side.nfs["slow"].missing == 0
+
+
+@pytest.mark.parametrize("timed", [1.0, 1.5, 8.0])
+def test_a_packet_costs_no_more_than_there_was(timed: float) -> None:
+    """At 10 Mpps a TSC of 2.6 GHz leaves 260 cycles for a packet, of which the engine counted 200;
+    polls that are timed part by part told `timed` times as much."""
+    packets, busy = 1_000_000, 200.0
+    sampled = packets // 16
+
+    def part(cycles: float) -> dict[str, int]:
+        return {
+            "packets_in": packets, "cycles": round(cycles * timed * sampled),
+            "cycles_packets": sampled,
+        }  # fmt: skip
+
+    replica = ReplicaReading(
+        segment="chain", index=0, cpu=1, packets_in=packets, ops_cycles=round(busy * packets),
+        rx_cycles=round(50 * timed * sampled), tx_cycles=round(10 * timed * sampled),
+        io_packets=sampled,
+        nfs={name: NfReading(type=name, **part(each)) for name, each in (("acl", 90), ("lb", 40))},
+    )  # fmt: skip
+    told = nf_cycles(Counters(tsc_hz=2_600_000_000, replicas=(replica,)))
+    links = (replica.io_cycles_per_packet or 0) * replica.sampled_share
+    assert sum(told.values()) + links <= busy + 0.01
+    assert told["acl"] / told["lb"] == pytest.approx(90 / 40, rel=1e-3)
+    if timed == 1:
+        assert told["acl"] == pytest.approx(90, rel=1e-3)
