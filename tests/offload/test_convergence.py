@@ -16,6 +16,7 @@ from support.netns import netns_refusal
 from support.routers import daemons_missing
 
 ROUTES = 500
+PER_S = "select change.per_s from results where goal = 'convergence announce'"
 
 
 @pytest.mark.needs_root
@@ -48,8 +49,8 @@ def test_all_routes_change(engine_binary: Path, tmp_path: Path, daemon: str) -> 
             *({"zebra", "bgpd"} if daemon == "frr" else {daemon}),
             "speaker",
         }
-    with rows_of(bundle.path, despite=()) as ask:  # as a claim asks
-        [(per_s,)] = ask("select change.per_s from results where goal = 'convergence announce'")
+    with rows_of(bundle.path) as ask:
+        [(per_s,)] = ask(PER_S, despite=())  # as a claim asks
     assert per_s == rows[0].per_s
     same = diff(bundle, bundle)
     assert [(one.key.goal, one.changes[0].metric, one.changes[0].a) for one in same.compared] == [

@@ -9,8 +9,6 @@ or is named.
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import math
 import re
 from collections import Counter
@@ -70,14 +68,9 @@ def judge_claims(
 
     partly = _partly(bundle)
     repetitions = _repetitions(bundle)
-    with contextlib.ExitStack() as opened:
-
-        @functools.cache
-        def despite(checks: frozenset[str] | None) -> Ask:
-            return opened.enter_context(rows_of(bundle.path, despite=checks))
-
+    with rows_of(bundle.path) as ask:
         return tuple(
-            _judged(name, claim, _Answers(claim, despite, repetitions, points), paper,
+            _judged(name, claim, _Answers(claim, ask, repetitions, points), paper,
                     unknown(claim), doubted, partly=partly)
             for name, claim in claims.items()
         )  # fmt: skip
@@ -112,7 +105,7 @@ class _Answers:
     def __init__(
         self,
         claim: Claim,
-        despite: Callable[[frozenset[str] | None], Ask],
+        ask: Ask,
         repetitions: Sequence[int],
         points: Sequence[PointRow],
     ) -> None:
@@ -125,16 +118,18 @@ class _Answers:
         # A study without groups names no points: nobody can say that these were left out.
         self.asked_for = not points or any(_names(claim.query, one.point) for one in points)
         try:
-            self.all = _value(despite(None)(claim.query))
-            trusted = despite(unconcerned)
-            self.trusted = _value(trusted(claim.query))
+            self.all = _value(ask(claim.query))
+            self.trusted = _value(ask(claim.query, despite=unconcerned))
             self.without = {
-                n: _value(trusted(claim.query, {*repetitions} - {n})) for n in repetitions
+                n: _value(ask(claim.query, despite=unconcerned, only={*repetitions} - {n}))
+                for n in repetitions
             }
             if len(repetitions) >= SIGNS:
-                disturbed = despite(unconcerned | DISTURBANCES)
-                self.disturbed = _value(disturbed(claim.query))
-                each = {n: _value(disturbed(claim.query, {n})) for n in repetitions}
+                disturbed = unconcerned | DISTURBANCES
+                self.disturbed = _value(ask(claim.query, despite=disturbed))
+                each = {
+                    n: _value(ask(claim.query, despite=disturbed, only={n})) for n in repetitions
+                }
                 self.alone = {n: value for n, value in each.items() if value is not None}
         except QueryError as error:
             self.all = self.trusted = None

@@ -32,9 +32,17 @@ _LAST = ("enable_external_access = false", "lock_configuration = true")
 
 
 class Ask(Protocol):
-    """SQL -> the first rows. `only`: as if no other repetitions had been measured."""
+    """SQL -> the first rows. `despite`: as if of measured rows those alone were there that an audit
+    doubts for nothing, or by these checks alone. `only`: as if no other repetitions had been
+    measured."""
 
-    def __call__(self, sql: str, only: Collection[int] | None = None) -> list[tuple[Any, ...]]: ...
+    def __call__(
+        self,
+        sql: str,
+        *,
+        despite: Collection[str] | None = None,
+        only: Collection[int] | None = None,
+    ) -> list[tuple[Any, ...]]: ...
 
 
 class QueryError(Exception):
@@ -42,28 +50,34 @@ class QueryError(Exception):
 
 
 @contextlib.contextmanager
-def rows_of(bundle: Path | None, *, despite: Collection[str] | None = None) -> Iterator[Ask]:
-    """None: the tables without rows. `despite`: of measured rows those alone that an audit doubts
-    for nothing, or by these checks alone."""
+def rows_of(bundle: Path | None) -> Iterator[Ask]:
+    """None: the tables without rows."""
     import duckdb
 
     with duckdb.connect(config=_FIRST) as db:
         for name, model in MODELS.items():
             _load(db, name, model, bundle)
-            if despite is not None:
-                db.execute(f"DELETE FROM {name} WHERE ({_trusted(despite)}) IS NOT TRUE")
         _load_calibration(db, bundle)
         for setting in _LAST:
             db.execute(f"SET {setting}")
 
-        def ask(sql: str, only: Collection[int] | None = None) -> list[tuple[Any, ...]]:
-            return _asked(db, sql) if only is None else _asked_of(db, sql, only)
+        def ask(
+            sql: str,
+            *,
+            despite: Collection[str] | None = None,
+            only: Collection[int] | None = None,
+        ) -> list[tuple[Any, ...]]:
+            if despite is None and only is None:
+                return _asked(db, sql)
+            return _asked_of(db, sql, _trusted(despite), _measured_in(only))
 
         yield ask
 
 
-def _trusted(despite: Collection[str]) -> str:
+def _trusted(despite: Collection[str] | None) -> str:
     """Predicted and published rows have no audit."""
+    if despite is None:
+        return "true"
     checks = ", ".join(f"'{check}'" for check in sorted(despite))
     failed = "list_filter(audit.findings, lambda f: NOT f.ok)"
     others = f"list_filter({failed}, lambda f: f.check NOT IN ({checks}))" if checks else failed
@@ -72,6 +86,14 @@ def _trusted(despite: Collection[str]) -> str:
         "ground <> 'measured' OR audit.verdict = 'ok' "
         f"OR ({doubted} AND len({failed}) > 0 AND len({others}) = 0)"
     )
+
+
+def _measured_in(only: Collection[int] | None) -> str:
+    """Predicted and published rows are of no repetition that could be left out."""
+    if only is None:
+        return "true"
+    numbers = ", ".join(f"{number:d}" for number in sorted(only))
+    return f"ground <> 'measured' OR repetition IN ({numbers})"
 
 
 def _load_calibration(db: Any, bundle: Path | None) -> None:
@@ -104,15 +126,13 @@ def _load(db: Any, name: str, model: type[BaseModel], bundle: Path | None) -> No
         db.execute(f"ALTER TABLE {name} ADD COLUMN {column} {types[column]}")
 
 
-def _asked_of(db: Any, sql: str, repetitions: Collection[int]) -> list[tuple[Any, ...]]:
+def _asked_of(db: Any, sql: str, *kept: str) -> list[tuple[Any, ...]]:
     """The rows are there again afterwards."""
-    kept = ", ".join(f"{number:d}" for number in sorted(repetitions))
+    conditions = " AND ".join(f"({one})" for one in kept)
     db.execute("BEGIN TRANSACTION")
     try:
         for name in MODELS:
-            db.execute(
-                f"DELETE FROM {name} WHERE ground = 'measured' AND repetition NOT IN ({kept})"
-            )
+            db.execute(f"DELETE FROM {name} WHERE ({conditions}) IS NOT TRUE")
         return _asked(db, sql)
     finally:
         db.execute("ROLLBACK")
