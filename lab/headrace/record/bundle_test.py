@@ -124,6 +124,18 @@ def test_a_table_is_read_once_while_it_is_the_same(
     assert [one.load_pps for one in b.results()] == [2e6]
 
 
+def test_tables_alike_from_outside_are_told_apart(tmp_path: Path) -> None:
+    """All are read by one instance, by the path of a descriptor, which the next one has, too."""
+    for name in ("a", "b"):
+        with BundleWriter(tmp_path / name) as w:
+            w.result(a_result().model_copy(update={"execution": name}))
+        os.utime(tmp_path / name / "results.parquet", (1e9, 1e9))
+    sizes = {(tmp_path / name / "results.parquet").stat().st_size for name in ("a", "b")}
+    assert len(sizes) == 1
+    for name in ("a", "b", "a"):
+        assert [one.execution for one in Bundle(tmp_path / name).results()] == [name]
+
+
 def test_a_bundle_of_the_first_form_still_reads() -> None:
     """Written by the first headrace that had bundles, of the very rows that are made here."""
     older = Bundle(Path(__file__).parent / "older" / "first")

@@ -7,6 +7,7 @@ version of its columns in its metadata: those that only lack newer columns have 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import re
@@ -57,6 +58,25 @@ def from_journal(path: Path, model: type[R]) -> list[R]:
     return rows
 
 
+def _own_tables() -> Any:
+    """Connects to this process' own instance, for what asks no query of anybody's: an instance
+    takes as long to begin as a bundle's table to be read. A fork may have been made while one was
+    used, so its child has another."""
+    return _instance(os.getpid()).cursor()
+
+
+@cache
+def _instance(pid: int) -> Any:
+    import duckdb
+
+    instance = duckdb.connect(config={"threads": 1})
+    with contextlib.suppress(duckdb.Error):  # versions without this cache
+        # A descriptor's path names one file now, another one later.
+        instance.execute("SET enable_external_file_cache = false")
+    atexit.register(_instance.cache_clear)  # while the library can still end it
+    return instance
+
+
 def from_parquet(path: Path, model: type[R]) -> list[R]:
     import duckdb  # heavy; most commands read no tables
 
@@ -66,7 +86,7 @@ def from_parquet(path: Path, model: type[R]) -> list[R]:
     with file:
         held = held_path(file)
         try:
-            with duckdb.connect() as db:
+            with _own_tables() as db:
                 _check_version(db, held, path)
                 cursor = db.execute("SELECT * FROM read_parquet(?)", [str(held)])
                 names = [column[0] for column in cursor.description or ()]
@@ -119,7 +139,7 @@ def to_parquet(journal: Path, model: type[BaseModel], table: Path) -> None:
     columns = ", ".join(f"'{n}': '{t}'" for n, t in column_types(model).items())
     try:
         whole.write_text("".join(row.model_dump_json() + "\n" for row in rows), encoding="utf-8")
-        with duckdb.connect() as db:
+        with _own_tables() as db:
             db.execute(
                 f"COPY (SELECT * FROM read_json('{quoted(whole)}', format='newline_delimited', "
                 f"columns={{{columns}}}, maximum_object_size=67108864)) "
