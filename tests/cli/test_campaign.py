@@ -11,14 +11,12 @@ import sys
 import time
 from itertools import product
 from pathlib import Path
-from typing import Any
 
-import duckdb
 import pytest
 
 from headrace.cli._testdata import valid
 from support import chain_graphs
-from support.chain_graphs import FUNCTIONS
+from support.chain_graphs import FUNCTIONS, rows
 
 pytestmark = pytest.mark.parallel
 
@@ -73,13 +71,6 @@ def kill_after(spec: Path, folder: Path, count: int) -> set[str]:
         process.send_signal(signal.SIGKILL)
         process.wait()
     return complete(folder)
-
-
-def rows(folder: Path, stem: str) -> list[tuple[Any, ...]]:
-    """All that was measured, but for when."""
-    when = " EXCLUDE started_at" if stem == "trials" else ""
-    with duckdb.connect() as db:
-        return db.execute(f"SELECT *{when} FROM read_parquet('{folder}/{stem}.parquet')").fetchall()
 
 
 def test_killed_twice_it_equals_one_that_was_not(spec: Path, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,14 +11,10 @@ import pytest
 from headrace.cli._testdata import valid
 from headrace.host.tool import tool
 from support.containers import headrace, lacking
+from support.netns import devices_and_rules
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.slow]
 _WHY = lacking(base=True)
-
-
-def _host() -> tuple[set[str], str]:
-    rules = subprocess.run(["nft", "list", "ruleset"], capture_output=True, text=True, check=False)
-    return {path.name for path in Path("/sys/class/net").iterdir()}, rules.stdout
 
 
 @pytest.mark.skipif(_WHY is not None, reason=str(_WHY))
@@ -34,7 +29,7 @@ def test_a_build_leaves_nothing_on_the_host(tmp_path: Path) -> None:
         (folder / script).write_text("#!/bin/sh\n")
     unlike = f"RUN echo {tmp_path}"  # what was run for another build would not run again
     (folder / "Containerfile").write_text(f"FROM debian:bookworm-slim\n{unlike}\n")
-    before = _host()
+    before = devices_and_rules()
     build = ("vnf", "build", "tiny", "--json")
     done = headrace(tmp_path, *build, HEADRACE_VNFS=str(folder.parent))
     assert done.returncode == 0, done.stderr
@@ -47,6 +42,6 @@ def test_a_build_leaves_nothing_on_the_host(tmp_path: Path) -> None:
         ).stdout
     )["image"]
     try:
-        assert _host() == before
+        assert devices_and_rules() == before
     finally:
         tool().ask("rmi", "--force", image)

@@ -13,12 +13,11 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
-import duckdb
 import pytest
 
 from support import chain_graphs, lab_image
+from support.chain_graphs import rows
 from support.cluster import OwnCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs_root]
@@ -50,12 +49,6 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "words.yaml"
     file.write_text(SPEC)
     return file
-
-
-def rows(folder: Path, stem: str) -> list[tuple[Any, ...]]:
-    when = " EXCLUDE started_at" if stem == "trials" else ""
-    with duckdb.connect() as db:
-        return db.execute(f"SELECT *{when} FROM read_parquet('{folder}/{stem}.parquet')").fetchall()
 
 
 def complete(folder: Path) -> set[str]:

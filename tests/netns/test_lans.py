@@ -18,6 +18,7 @@ from headrace.ground.appliances.deploy import configure
 from headrace.ground.appliances.fabric import Bridge, Macvlan, bridges_of
 from headrace.host.ledger import Ledger
 from headrace.host.plumbing import counts, make_namespace, set_up
+from support.netns import devices_and_rules
 
 pytestmark = pytest.mark.needs_root
 PINGS = 20
@@ -32,12 +33,6 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
     own = Ledger(tmp_path)
     yield own
     own.undo()
-
-
-def host() -> tuple[set[str], str]:
-    """What a deployment could leave on the host, or put through its firewall."""
-    rules = subprocess.run(["nft", "list", "ruleset"], capture_output=True, text=True, check=False)
-    return {path.name for path in Path("/sys/class/net").iterdir()}, rules.stdout
 
 
 def ping(namespace: str, address: str) -> None:
@@ -57,13 +52,13 @@ def joined(tag: str, fabric: Bridge | Macvlan, ledger: Ledger) -> list[object]:
 
 
 def test_a_bridge_is_apart_and_its_counters_are_read(ledger: Ledger) -> None:
-    tag, before = f"hr{secrets.token_hex(2)}", host()
+    tag, before = f"hr{secrets.token_hex(2)}", devices_and_rules()
     fabric = Bridge(tag, ledger)
     left, _ = joined(tag, fabric, ledger)
     make_namespace(f"{tag}-leaf", ledger)
     fabric.mirror([left], f"{tag}-leaf", "mirror")  # type: ignore[list-item]
     set_up(f"{tag}-leaf", "mirror")
-    assert host() == before
+    assert devices_and_rules() == before
     watched = VirtualSwitch(
         Targets(bridges=(f"{tag}b0",), labels={f"{tag}b0": "LAN 0"}, bridges_in=bridges_of(tag))
     )
@@ -84,14 +79,14 @@ def test_a_bridge_is_apart_and_its_counters_are_read(ledger: Ledger) -> None:
         assert read["bridge_netfilter", "LAN 0"] == float(netfilter.read_text())
     assert counts(f"{tag}-leaf")["mirror"].rx_packets >= 2 * PINGS  # both directions
     ledger.undo()
-    assert host() == before
+    assert devices_and_rules() == before
     assert not list(Path("/run/netns").glob(f"{tag}-*"))
 
 
 def test_macvlans_parent_is_apart(ledger: Ledger) -> None:
-    tag, before = f"hr{secrets.token_hex(2)}", host()
+    tag, before = f"hr{secrets.token_hex(2)}", devices_and_rules()
     joined(tag, Macvlan(tag, ledger), ledger)
-    assert host() == before
+    assert devices_and_rules() == before
     ping(f"{tag}-left", "198.18.0.20")
     assert counts(f"{tag}-right")["up"].rx_packets >= PINGS
     ledger.undo()

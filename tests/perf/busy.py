@@ -12,7 +12,7 @@ from typing import Any
 
 from numpy import interp, polyfit
 
-from perf.boost import boost
+from headrace.host.cpu_time import shield
 from perf.engine import chain_plan
 from perf.stats import Sample
 from support.engine import Engine
@@ -89,7 +89,7 @@ def _turns(
 ) -> list[tuple[float, float]]:
     """With a function of no cost: packets that a turn found, and what it took."""
     with Engine(binary, direct, folder) as engine:
-        boost(engine.process.pid)
+        shield(engine.process.pid)
         windows = [w for rate in rates for w in _windows(engine, rate) if w.turns]
     return sorted((w.packets / w.turns, w.ops / w.turns) for w in windows)
 
@@ -116,7 +116,7 @@ def shares(
     measured = []
     for cycles in CYCLES:
         with Engine(binary, planned(cycles, cpus), folder) as engine:
-            boost(engine.process.pid)
+            shield(engine.process.pid)
             hz = float(engine.call("info")["tsc_hz"])
             peak = _peak(engine, hz)
             measured += [
@@ -149,7 +149,7 @@ def added(binary: Path, folder: Path, cpu: int, burst: int) -> list[tuple[int, S
             [chain] = direct["segments"]
             chain["burst"] = burst
             with Engine(binary, direct, folder) as engine:
-                boost(engine.process.pid)
+                shield(engine.process.pid)
                 engine.call("start", sources={"gen": {"rate_pps": 0, "duration_s": 1.0}})
                 time.sleep(WARM_S)
                 before = engine.read()

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from perf.boost import boost
+from headrace.host.cpu_time import shield
 from support.engine import Engine
 
 WARM_S = 0.5
@@ -116,7 +116,7 @@ def load(
 ) -> Load:
     """Run a plan at full load. Sources, if it has any, run as fast as they can (or as given)."""
     with Engine(binary, plan, folder) as engine:
-        boost(engine.process.pid)
+        shield(engine.process.pid)
         if sources is None:
             sources = {
                 name: {"rate_pps": 0, "duration_s": seconds + 2 * WARM_S}

@@ -16,8 +16,8 @@ import threading
 import time
 from pathlib import Path
 
+from headrace.host.cpu_time import shield
 from perf import hostile_links
-from perf.boost import boost
 from perf.stats import Sample
 from support import route_attacks
 from support.engine import Engine, free_cpus
@@ -42,7 +42,7 @@ def routes(
     for attack in route_attacks.ATTACKS:
         ports = route_attacks.free_ports(2)
         with Engine(binary, route_attacks.plan(cpus[0], ports), folder) as engine:
-            boost(engine.process.pid)
+            shield(engine.process.pid)
             ratios = by_attack.setdefault(attack.__name__, ([], []))
             for _ in range(turns):
                 before = _tables_s(engine, ports[1])
@@ -86,7 +86,7 @@ def meanwhile(binary: Path, folder: Path, cpus: list[int], turns: int) -> dict[s
     for attack in route_attacks.ATTACKS:
         ports = route_attacks.free_ports(2)
         with Engine(binary, route_attacks.plan(cpus[0], ports), folder) as engine:
-            boost(engine.process.pid)
+            shield(engine.process.pid)
             for _ in range(turns):
                 alone = _announces(ports[1], 2 * TABLES)
                 beside = _attacked_meanwhile(ports[0], ports[1], attack)
@@ -98,7 +98,7 @@ def sweeps_ms(binary: Path, folder: Path, cpus: list[int], turns: int) -> Sample
     """The longest that a request waits while a table is swept that another VNF's peer left."""
     ports = route_attacks.free_ports(2)
     with Engine(binary, route_attacks.plan(cpus[0], ports, 0), folder) as engine:
-        boost(engine.process.pid)
+        shield(engine.process.pid)
         longest = [
             1e3 * route_attacks.longest_answer_s(engine, ports[0], ROUTES) for _ in range(turns)
         ]

@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from headrace.engine.sliced import SlicesReply, columns_of
+from headrace.host.cpu_time import shield
 from headrace.model.undisturbed import quiet
 from headrace.record.slices import ReplicaSlices
-from perf.boost import boost
 from perf.stats import Sample
 from support.attacked import attacked_plan
 from support.engine import Engine
@@ -150,7 +150,7 @@ def _run(
     engine: Engine, path: Path, cpu: int, attacks: Sequence[What], rounds: int, seconds: float
 ) -> Iterator[tuple[Turn, Turn, Turn]]:
     """Each attack between two turns of a VNF that behaves."""
-    boost(engine.process.pid)
+    shield(engine.process.pid)
     forever = {"rate_pps": LOAD_PPS, "duration_s": 3600}
     engine.call("start", sources={"gen": forever, "gen2": {**forever, "rate_pps": 0}})
     last: Turn | None = None

@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from perf.boost import boost
+from headrace.host.cpu_time import shield
 from perf.stats import Sample
 from support.engine import Engine, memory_engine
 
@@ -85,7 +85,7 @@ class _Held:
 
     def __init__(self, engine: Engine, rate: float) -> None:
         self._engine, self._rate = engine, rate
-        boost(engine.process.pid)
+        shield(engine.process.pid)
         self._signal(signal.SIGSTOP)
 
     def _signal(self, number: signal.Signals) -> None:

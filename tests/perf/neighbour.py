@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.engine.sliced import SlicesReply, columns_of
+from headrace.host.cpu_time import shield
 from headrace.model.undisturbed import capacity
 from headrace.record.counters import Counters, ReplicaReading
 from headrace.record.segments import Segment
 from headrace.record.slices import Sliced
-from perf.boost import boost
 from perf.busy import plan
 from perf.stats import Sample
 from support.bursty import bursty
@@ -64,7 +64,7 @@ def rows(
     for _ in range(runs):
         for cycles in (0, *CYCLES):
             with Engine(binary, plan(cycles, cpus), folder) as engine:
-                boost(engine.process.pid)
+                shield(engine.process.pid)
                 for name, cpu in where.items():
                     with _beside(cpu):
                         costs.setdefault((cycles, name), []).append(_cycles(engine))

@@ -7,7 +7,7 @@ import re
 import subprocess
 import time
 
-from perf.boost import boost
+from headrace.host.cpu_time import shield
 
 
 def cycles_per_packet(
@@ -27,7 +27,7 @@ def cycles_per_packet(
         start_new_session=True,
     ) as process:
         assert process.stdin and process.stdout
-        boost(process.pid)
+        shield(process.pid)
         process.stdin.write("start\n")
         process.stdin.flush()
         time.sleep(1.0)

@@ -8,6 +8,9 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import duckdb
 
 FUNCTIONS = {
     "acl": "{acl: {rules: [{action: permit}]}}",
@@ -42,3 +45,10 @@ def both_bases(folder: Path) -> Path:
         "measure: {max: true}\nground: {simulated: {server: reference, engine: analytic}}\n"
     )
     return file
+
+
+def rows(folder: Path, stem: str) -> list[tuple[Any, ...]]:
+    """Gives all that was measured, but for when."""
+    when = " EXCLUDE started_at" if stem == "trials" else ""
+    with duckdb.connect() as db:
+        return db.execute(f"SELECT *{when} FROM read_parquet('{folder}/{stem}.parquet')").fetchall()

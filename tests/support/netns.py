@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -30,6 +31,12 @@ def netns_refusal() -> str | None:
         return "iproute2 is not installed"
     probe = subprocess.run(["unshare", "--net", "true"], capture_output=True, text=True)
     return None if probe.returncode == 0 else f"no network namespaces: {probe.stderr.strip()}"
+
+
+def devices_and_rules() -> tuple[set[str], str]:
+    """What a deployment could leave on the host, or put through its firewall."""
+    rules = subprocess.run(["nft", "list", "ruleset"], capture_output=True, text=True, check=False)
+    return {path.name for path in Path("/sys/class/net").iterdir()}, rules.stdout
 
 
 _serial = itertools.count()

@@ -12,10 +12,10 @@ _CPUS_MOST = 8192  # CONFIG_NR_CPUS of x86
 
 
 def shield(pid: int) -> None:
-    """Let other work on the machine not take a container's CPUs while it is measured.
+    """Let other work on the machine not take the CPUs of a process that is measured.
 
-    Where sched_autogroup is on, each container is a group of its own, and niceness acts between
-    groups only when it is given to the group.
+    Where sched_autogroup is on, each session, and so each container, is a group of its own, and
+    niceness acts between groups only when it is given to the group.
     """
     with contextlib.suppress(OSError):
         Path(f"/proc/{pid}/autogroup").write_text("-20")

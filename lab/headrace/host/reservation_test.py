@@ -19,7 +19,7 @@ from headrace.spec import document
 from headrace.spec.deployment import Deployment
 from headrace.spec.study import expand
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.usefixtures("own_state")]
 
 WANTED = Deployment.model_validate({"memory_mb": 512})  # 288 pages of 2 MB with what DPDK needs
 
@@ -42,12 +42,6 @@ RunState().claim(2048)
 print("claimed", flush=True)
 sys.stdin.read()
 """
-
-
-@pytest.fixture(autouse=True)
-def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
 
 @pytest.fixture

@@ -20,6 +20,8 @@ from headrace.host.state import RunState, clean, run_state, state_directories
 from headrace.host.tree import remove_tree
 from headrace.host.tree_test import deep
 
+pytestmark = pytest.mark.usefixtures("own_state")
+
 KILLED_OWNER = """
 import os, signal, subprocess, sys
 from headrace.host.state import RunState
@@ -31,12 +33,6 @@ state.note("engine", Process.of(child.pid))
 print(child.pid, state.path, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-
-
-@pytest.fixture(autouse=True)
-def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
 
 def test_the_orphan_of_a_killed_run_is_ended() -> None:

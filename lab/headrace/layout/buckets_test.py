@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from headrace.layout.buckets import TICK_S, BucketCounts, BucketedLcores, BucketLoad
 from headrace.layout.queue import wait_s
 
-SECOND = round(1 / TICK_S)
-
 
 def lcores(
     buckets: int = 16, begin: int = 1, most: int = 4, room: int = 4096, moving_s: float = 50e-6,

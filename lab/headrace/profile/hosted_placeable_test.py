@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,8 @@ import yaml
 from headrace.engine.describe import describe
 from headrace.errors import BadInput
 from headrace.ground.hosted.arrangement import arrange, placement_of
-from headrace.ground.hosted.cpus import Cpu
 from headrace.ground.simulated.costs import counted
+from headrace.ground.simulated.ground import cpu_of
 from headrace.ground.simulated.priced_hosted import HostedLayout, priced_hosted
 from headrace.ground.simulated.priced_hosted_test import IN, ON, OUT, SERVER, SOURCE_AND_SINK, VNF
 from headrace.host.programs import find_engine
@@ -71,10 +72,7 @@ def simulated(doc: Document, server: DescribedServer) -> HostedLayout:
     """What the simulated ground has a spec cost."""
     [one] = expand(doc)
 
-    def on(cpu: int) -> Cpu:
-        return Cpu(cpu, (server.socket_of(cpu), server.core_of(cpu)), server.socket_of(cpu))
-
-    bare = arrange(one, doc, server.cpus, on)
+    bare = arrange(one, doc, server.cpus, partial(cpu_of, server))
     vnfs = [vnf for several in bare.chains for vnf in several]
     placement = placement_of(vnfs, bare.traffic, (), one.study.deployment.network)
     return priced_hosted(server, server, one, bare, placement, counted(server, one, doc))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +55,12 @@ def _with_spare(placement: Placement) -> Placement:
     [segment] = placement.segments
     cpus = (*segment.cpus, *placement.spare)[: segment.elastic]
     return replace(placement, segments=(replace(segment, cpus=cpus, elastic=None),), spare=())
+
+
+def cpu_of(server: DescribedServer, number: int) -> Cpu:
+    """A described server has one NUMA node to a socket."""
+    socket = server.socket_of(number)
+    return Cpu(number, (socket, server.core_of(number)), socket)
 
 
 @dataclass(frozen=True)
@@ -119,10 +125,8 @@ class SimulatedGround:
         """VNFs hosted apart, which check_covered has let pass."""
         server = self.server
 
-        def describe_cpu(cpu: int) -> Cpu:
-            return Cpu(cpu, (server.socket_of(cpu), server.core_of(cpu)), server.socket_of(cpu))
-
-        bare = arrange(one, doc, sorted(server.cpus, key=server.socket_of), describe_cpu)
+        cpus = sorted(server.cpus, key=server.socket_of)
+        bare = arrange(one, doc, cpus, partial(cpu_of, server))
         if one.hosting.placement == "random":
             bare = spread(bare)
         vnfs = [vnf for chain in bare.chains for vnf in chain]
