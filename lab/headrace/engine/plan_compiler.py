@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pathlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.engine.buffers import buffers
 from headrace.engine.describe import Description, check_params, with_absolute_files
@@ -40,6 +40,7 @@ _MOVING = 4096  # of each writer's links (engine/core/loop/elastic.h)
 _SLOTS = 1024  # of functions side by side; copies of packets have as many
 # 4 ms at 16 Mpps; only small frames come that fast.
 _WIRE_SHARED = 65536
+_WIRE_FULL = 4096  # a NIC's longest queue
 _ISOLATED = pathlib.Path("/sys/devices/system/cpu/isolated")
 
 
@@ -258,6 +259,19 @@ def wire_size(experiment: Experiment, placement: Placement) -> int:
     whole = _WIRE_SHARED if small else _WIRE_SHARED // 4
     replicas = placement.segments[0].most if placement.segments else 1
     return max(deployment.ring.size, whole >> (replicas - 1).bit_length())
+
+
+def with_short_wire(experiment: Experiment, placement: Placement) -> Experiment | None:
+    """The same with a wire as short as a NIC's queue, for trials in which it is full all the time.
+
+    What comes out of a long one was written millions of cycles ago: where it is then, in the last
+    level's cache or in memory, the neighbours on that cache decide, and a packet costs up to a
+    quarter more. None: its wire is no longer, or the spec says how long it is."""
+    study = experiment.study
+    if study.deployment.wire != "auto" or wire_size(experiment, placement) <= _WIRE_FULL:
+        return None
+    deployment = study.deployment.model_copy(update={"wire": _WIRE_FULL})
+    return replace(experiment, study=study.model_copy(update={"deployment": deployment}))
 
 
 def data_bytes(experiment: Experiment) -> int:

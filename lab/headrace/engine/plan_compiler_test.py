@@ -12,7 +12,7 @@ import pytest
 from headrace.engine.describe import Description
 from headrace.engine.partitions import with_partitions
 from headrace.engine.place import place
-from headrace.engine.plan_compiler import check_nodes, compile_plan
+from headrace.engine.plan_compiler import check_nodes, compile_plan, with_short_wire
 from headrace.engine.plan_document import Plan, PlanEngine, chain_of
 from headrace.errors import BadInput
 from headrace.spec import document
@@ -245,6 +245,28 @@ def in_rings(plan: dict[str, Any]) -> int:
     readers = {i["link"]: len(s["cpus"]) for s in plan["segments"] for i in s["inputs"]}
     rings = {n: link["params"] for n, link in plan["links"].items() if link["type"] == "ring"}
     return sum(int(params["size"]) * readers[name] for name, params in rings.items())
+
+
+@pytest.mark.parametrize(("asked", "size"), [("auto", 4096), ("65536", None), ("1024", None)])
+def test_a_wire_that_is_always_full_is_no_longer_than_a_nics_queue(
+    asked: str, size: int | None
+) -> None:
+    """One that the spec asks for stays as it is. Nothing else of the plan changes but the buffers
+    for what waits in it."""
+    doc, [one] = experiments(CHAIN + f"deployment: {{wire: {asked}}}\n")
+    short = with_short_wire(one, place(one, doc, [0, 1]))
+    if size is None:
+        assert short is None
+        return
+    assert short is not None
+    plan, shorter = (
+        compile_plan(e, place(e, doc, [0, 1]), DESCRIPTION, doc, PlanEngine()).as_json()
+        for e in (one, short)
+    )
+    wires = [each["links"]["wire-forward"]["params"].pop("size") for each in (plan, shorter)]
+    assert wires == [65536, size]
+    assert plan["engine"].pop("mbufs") - shorter["engine"].pop("mbufs") == 65536 - 4096
+    assert plan == shorter
 
 
 @pytest.mark.parametrize("replicas", [1, 2, 3])

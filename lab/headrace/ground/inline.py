@@ -17,7 +17,14 @@ from headrace.engine.figures import UNINTENDED, Context, observations
 from headrace.engine.look import EngineLook
 from headrace.engine.partitions import Partition, PartitionTurns, with_partitions
 from headrace.engine.place import PlacedSegment, Placement, place
-from headrace.engine.plan_compiler import GENERATOR, SINK, compile_plan, direct_plan, paths
+from headrace.engine.plan_compiler import (
+    GENERATOR,
+    SINK,
+    compile_plan,
+    direct_plan,
+    paths,
+    with_short_wire,
+)
 from headrace.engine.plan_document import Plan, PlanClass, PlanEngine, PlanLocate
 from headrace.engine.reading import Reading, StartedLoad
 from headrace.engine.resolved_chain import ResolvedChain
@@ -67,6 +74,7 @@ class EnginePoint:
     floors: Floors = field(default_factory=Floors)  # shared by all points of a study
     lasts_s: float | None = None  # a load that changes
     partitions: tuple[Partition, ...] = ()  # that its engine goes to in each trial; its own first
+    at_limit: Plan | None = None  # what is deployed to be driven to its limit; None: `plan`
 
     @property
     def chain(self) -> str:
@@ -163,8 +171,9 @@ class EnginePoint:
             floor = self.floors.of(
                 self.experiment, direct, site, lambda plan: self.alone(plan, site)
             )
-            plan = self.with_memory(site.engine)
-            with self.started(plan, floor, site) as up:
+            full = self.at_limit if site.at_limit else None
+            point = self if full is None else replace(self, plan=full)
+            with point.started(point.with_memory(site.engine), floor, site) as up:
                 yield up
         except EngineRefused as error:
             raise refusal(error.place, error.problem, self.experiment, self.doc) from None
@@ -348,16 +357,18 @@ def inline_point(
         check_operated_engine(experiment, doc, placement)
         lasts_s = float(load_of(experiment, doc).seconds[-1])
     engine = engine_of(experiment)
-    plan, partitions = with_partitions(
-        experiment,
-        lambda one: adapt(compile_plan(one, place(one, doc, available), description, doc, engine)),
-    )
+
+    def compiled(one: Experiment) -> Plan:
+        return adapt(compile_plan(one, place(one, doc, available), description, doc, engine))
+
+    plan, partitions = with_partitions(experiment, compiled)
+    short = with_short_wire(experiment, placement)
     direct = direct_plan(experiment, placement, description, doc, engine)
     check.check(plan, experiment)
     return EnginePoint(
         experiment, doc, description, placement, plan, direct,
         policy_drops(experiment, description), floors=floors, lasts_s=lasts_s,
-        partitions=partitions,
+        partitions=partitions, at_limit=None if short is None else compiled(short),
     )  # fmt: skip
 
 
