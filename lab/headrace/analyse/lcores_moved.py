@@ -29,18 +29,21 @@ def _cpus(one: Trial) -> Cpus:
 
 
 def _usual(trials: Sequence[Trial]) -> float | None:
-    return commonest([[one.line_cycles for one in trials if one.line_cycles]])
+    """Of the comparison's, where there was one: capacities are of the state of these."""
+    in_turn = [one for one in trials if one.phase == "capacity"]
+    return commonest([[one.line_cycles for one in in_turn or trials if one.line_cycles]])
 
 
 def lines_between(trials: Sequence[Trial]) -> float | None:
-    """TSC cycles of a line that another lcore wrote, in the state that most trials ran in, between
-    the lcores that most of them had."""
+    """TSC cycles of a line that another lcore wrote, in the state that capacities are of, between
+    the lcores that most trials had."""
     known = (_usual(group) for group in _by_lcores(trials).values())
     return next((line for line in known if line is not None), None)
 
 
 def usual_trials(trials: Sequence[Trial]) -> frozenset[int]:
-    """Numbers of those that ran in the state that most of them on the same lcores ran in."""
+    """Numbers of those that ran in the state that capacities on the same lcores are of: that of
+    most trials, or of most starts of the comparison."""
     usual = {cpus: _usual(group) for cpus, group in _by_lcores(trials).items()}
     return frozenset(
         one.trial for one in trials if same_state(one.line_cycles, usual.get(_cpus(one)))
@@ -78,6 +81,7 @@ def _moved(trials: Sequence[Trial]) -> str | None:
         "The hypervisor moved lcores to other cores meanwhile, and what passes between them cost "
         f"otherwise: a cache line that another lcore wrote took {significant(usual)} TSC cycles in "
         f"{same} of {plural(len(known), 'trial')}{states}; it changed {plural(changed, 'time')} "
-        "at least. Capacities are of slices of the commonest state; trials that ran mostly in "
-        "another were made again, a few times at most."
+        "at least. Capacities are of slices of the state that is named first, the commonest of "
+        "what is compared in turn; trials that ran mostly in another were made again, a few times "
+        "at most."
     )

@@ -23,26 +23,21 @@ _T = (
 # this, one way or the other. One that is wider and contains 1 has not shown them to be equal.
 TIE_WITHIN = 0.1
 # Execution: its capacity in each turn, in packets per cycle of its cores.
-Turns = Mapping[str, Sequence[float | None]]
+Turns = Mapping[str, Sequence[float]]
 
 
-def turns_of(trials: Sequence[Trial], chain: str, workload: str) -> dict[str, list[float | None]]:
-    """Takes them from the comparison in turn; None: too little of that turn was left alone, or it
-    ran while the machine was in another state than in most."""
+def turns_of(trials: Sequence[Trial], chain: str, workload: str) -> dict[str, list[float]]:
+    """Takes them from the comparison in turn. What left too little alone, or ran while the machine
+    was in another state than in most, is in none: it was made again, beside the others."""
     usual = usual_trials(trials)
-    last: dict[tuple[str, int], float | None] = {}
-    turn: dict[str, int] = {}
-    order: list[str] = []
+    turns: dict[str, list[float]] = {}
     for one in sorted(trials, key=lambda t: t.trial):
         if one.phase != "capacity" or (one.chain, one.workload) != (chain, workload):
             continue
-        if not order or order[-1] != one.execution:
-            turn[one.execution] = turn.get(one.execution, 0) + 1
-            order.append(one.execution)
-        counts = one.capacity is not None and one.trial in usual
-        rate = one.capacity.per_cycle if one.capacity is not None and counts else None
-        last[one.execution, turn[one.execution]] = rate
-    return {name: [last[name, n] for n in range(1, count + 1)] for name, count in turn.items()}
+        rates = turns.setdefault(one.execution, [])
+        if one.capacity is not None and one.trial in usual:
+            rates.append(one.capacity.per_cycle)
+    return turns
 
 
 def quietest_of(trials: Sequence[Trial], chain: str, workload: str) -> dict[str, Trial]:
@@ -71,11 +66,7 @@ def _away(one: Trial | None) -> float:
 def paired(name: str, base: str, turns: Turns, alone: Mapping[str, Capacity]) -> Paired:
     """Goes by the turns that both have; with fewer than two of them by the capacities
     themselves."""
-    pairs = [
-        (a, b)
-        for a, b in zip(turns.get(name, ()), turns.get(base, ()), strict=False)
-        if a is not None and b is not None
-    ]
+    pairs = list(zip(turns.get(name, ()), turns.get(base, ()), strict=False))
     if len(pairs) > 1:
         return over(name, base, pairs)
     return _judged(name, base, _apart(alone[name], alone[base]), 1)

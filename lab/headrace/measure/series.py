@@ -14,6 +14,7 @@ from headrace.measure.doubts import of_maximum
 from headrace.measure.outcome import Limits, Outcome
 from headrace.measure.progress import Progress
 from headrace.measure.results import result, searched
+from headrace.measure.turns import COMPARED
 from headrace.record.estimates import Capacity
 from headrace.record.figures import ApplicationFigures
 from headrace.record.identity import Phase
@@ -80,7 +81,7 @@ class TrialSeries:
     def saturate(self) -> None:
         """One trial at as many packets as its lcores can take, for what they can carry; again, and
         longer, while too little of it was left alone."""
-        self._repetition = 0
+        self._repetition = COMPARED
         self._warm_up()
         for turn in range(SATURATIONS):
             trials = self._trial(0, SATURATED_S * (1 + turn), "capacity")

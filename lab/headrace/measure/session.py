@@ -44,7 +44,7 @@ from headrace.measure.progress import Progress, waiting_for
 from headrace.measure.results import result
 from headrace.measure.series import TrialSeries
 from headrace.measure.trial import trial
-from headrace.measure.turns import Starts, compared
+from headrace.measure.turns import COMPARED, Starts, compared
 from headrace.model.undisturbed import capacity, of_usual_state, usual_lines
 from headrace.record.bundle import BundleUnwritable, BundleWriter, now
 from headrace.record.chaos import CHAOS, CHAOS_FILE
@@ -60,7 +60,7 @@ from headrace.spec.deployment import Deployment
 from headrace.spec.measure import Chaos, Convergence
 from headrace.spec.operate import Operate
 
-STARTS_MOVED = 4  # of one turn, while the hypervisor has lcores elsewhere than usual
+MORE_STARTS = 2  # times those that a comparison takes, where the hypervisor moves lcores meanwhile
 
 # Called when the bundle is finished; True: also on the terminal, as the page may not be written.
 Report = Callable[[Path, bool], object]
@@ -174,32 +174,35 @@ class Session:
         turns = max(point.study.measure.pairs for point in points)
         names = ", ".join(dict.fromkeys(point.execution for point in points))
         self.progress.say(f"comparing {names}: {turns} times in turn")
-        began, starts = time.monotonic(), 0
-        for turn in range(turns):
-            for point in points:
-                self.progress.status(f"{point.execution}, turn {turn + 1} of {turns}")
-                for _ in range(STARTS_MOVED):
-                    self._saturate(point)
-                    starts += 1
-                    if self._starts.last_counts():
-                        break
+        began, starts, wanted = time.monotonic(), 0, turns * len(points)
+        while starts < MORE_STARTS * wanted:
+            point = self._starts.next_compared(points, turns)
+            if point is None:
+                break
+            starts += 1
+            self.progress.status(f"{point.execution}, start {starts} of {wanted}")
+            self._saturate(point)
         text = f"  {starts} starts in {duration(time.monotonic() - began)}"
-        if again := starts - turns * len(points):
-            text += f", {again} of them again, as the hypervisor had lcores elsewhere"
+        if starts > wanted:
+            text += f", {starts - wanted} of them more, as the hypervisor had lcores elsewhere"
         self.progress.say(text)
 
     def _saturate(self, point: Point) -> None:
-        with self.deployed(point) as deployed, self.stopwatch.phase("measuring"):
+        at_limit = self.deployed(point, at_limit=True)
+        with at_limit as deployed, self.stopwatch.phase("measuring"):
             for offer in point.offers:
                 if deployed.lacks(offer) is None:
                     TrialSeries(self, deployed, point, offer, None).saturate()
 
     def capacity(self, point: Point, offer: Offer, repetition: int) -> Capacity | None:
-        """It goes by all trials of this point in the comparison and in this repetition: in the
-        state of the machine that most of the session's are of, or if it never was in that, in its
-        own."""
-        starts = self._starts.of(point, offer, (0, repetition))
-        return capacity(starts, self._starts.lines()) or capacity(starts)
+        """It goes by this point's starts in the comparison: there all were in one state of the
+        machine, as short a time as each other, with as short a wire. Where there was none, or too
+        little of it was left alone, by this repetition's own trials, in the state of the machine
+        that most of the session's are of; or if it never was in that, in its own."""
+        in_turn = self._starts.of(point, offer, (COMPARED,))
+        own = self._starts.of(point, offer, (repetition,))
+        usual = self._starts.lines()
+        return capacity(in_turn, usual) or capacity(own, usual) or capacity(own)
 
     def ran_elsewhere(self) -> bool:
         """Whether a hypervisor had the last trial's lcores elsewhere than in most of the run."""
@@ -279,8 +282,8 @@ class Session:
             self.keep([result(one, f"{OPERATE} {name}", operated=run.log.operated)])
 
     @contextlib.contextmanager
-    def deployed(self, point: Point) -> Iterator[Deployed]:
-        with point.deploy(self.site) as deployed:
+    def deployed(self, point: Point, at_limit: bool = False) -> Iterator[Deployed]:
+        with point.deploy(replace(self.site, at_limit=at_limit)) as deployed:
             self._starts.begin()
             self._note_environment(deployed)
             for note in deployed.notes:
