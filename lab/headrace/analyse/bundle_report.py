@@ -222,6 +222,7 @@ def _group(
             [(e.summary, e.pipe) for e in explained],
             turns_of(trials, first.chain, first.workload),
             quietest_of(trials, first.chain, first.workload),
+            {one.trial: one.line_cycles for one in trials if one.line_cycles},
         ),
         compared=tuple(
             c

@@ -17,6 +17,7 @@ from headrace.analyse.lcores import Lcore, lcores_of
 from headrace.analyse.paired import Turns, paired
 from headrace.analyse.summary import Summary
 from headrace.analyse.units import ns, plural, pps, significant
+from headrace.model.lines_between import same_state
 from headrace.record.estimates import Capacity, Interval, Paired
 from headrace.record.frozen import Record
 from headrace.record.rows import Trial
@@ -62,9 +63,11 @@ def conclude(
     explained: Sequence[tuple[Summary, Pipe]],
     turns: Turns | None = None,
     quietest: Mapping[str, Trial] | None = None,
+    lines: Mapping[int, float] | None = None,
 ) -> Conclusion | None:
     """None where nothing was measured. The summaries are of one goal. `turns`: capacities of the
-    comparison in turn, and `quietest` the trial of it that shows best where cycles go."""
+    comparison in turn, and `quietest` the trial of it that shows best where cycles go. `lines`:
+    what a line of another lcore took in each trial."""
     usable = [(s, p) for s, p in explained if s.verdict != "invalid"]
     if not usable:
         names = ", ".join(s.key.execution for s, _ in explained)
@@ -73,12 +76,12 @@ def conclude(
     fixed = usable[0][0].key.load_pps is not None
     if not fixed and (unmet := [s for s, _ in usable if s.unmet_pps is not None]):
         met = [(s, p) for s, p in usable if s.unmet_pps is None]
-        return _of_unmet(unmet, conclude(met, turns, quietest) if met else None)
+        return _of_unmet(unmet, conclude(met, turns, quietest, lines) if met else None)
     if fixed and not all("p99" in s.latency_ns for s, _ in usable):
         return None
     known = {s.key.execution: s.capacity for s, _ in usable if s.capacity is not None}
     if not fixed and len(known) == len(usable) and all(one.at_limit for one in known.values()):
-        return _by_capacity(usable, known, turns or {}, quietest or {})
+        return _by_capacity(usable, known, turns or {}, quietest or {}, lines or {})
     standings = [_standing(s, p, fixed) for s, p in usable]
     standings.sort(key=lambda one: one.figure.value if fixed else -one.figure.value)
     first = usable[0][0]
@@ -149,15 +152,14 @@ def _by_capacity(
     known: Mapping[str, Capacity],
     turns: Turns,
     quietest: Mapping[str, Trial],
+    lines: Mapping[int, float],
 ) -> Conclusion:
     standings = sorted(
         (
             Standing(
                 execution=(name := s.key.execution),
                 figure=known[name].pps,
-                each=tuple(
-                    rate * known[name].clock_hz for rate in turns.get(name, ()) if rate is not None
-                ),
+                each=tuple(rate * known[name].clock_hz for rate in turns.get(name, ())),
                 verdict="ok",  # what the audit doubts of the search is not in these slices
                 lcores=lcores_of(quietest.get(name, s.typical)),
             )
@@ -167,7 +169,7 @@ def _by_capacity(
     )
     standings = _best_first(standings, turns, known)
     first, base = standings[0], usable[0][0].key.goal_text
-    losses = "; ".join(_measured(s, base) for s, _ in usable)
+    losses = "; ".join(_measured(s, base, lines) for s, _ in usable)
     compared = sorted(
         (paired(first.execution, one.execution, turns, known) for one in standings[1:]),
         key=lambda one: one.ratio.value,
@@ -240,12 +242,27 @@ def _times(one: Paired) -> str:
     return f"{ratio} times {one.base} ({over}, 95 %)"
 
 
-def _measured(s: Summary, goal: str) -> str:
+def _measured(s: Summary, goal: str, lines: Mapping[int, float]) -> str:
     """What its search found, and whether the machine had a part in it."""
     checks = {f.check for r in s.results for f in r.audit.findings if not f.ok}
     disturbed = " on a disturbed machine" if checks & DISTURBING else ""
     rates = [carried_pps(r) for r in s.results]
-    return f"{s.key.execution} {goal} {pps(median(rates))}{disturbed}"
+    return f"{s.key.execution} {goal} {pps(median(rates))}{disturbed}{_elsewhere(s, lines)}"
+
+
+def _elsewhere(s: Summary, lines: Mapping[int, float]) -> str:
+    """What was measured while the lcores were nearer to each other than in what the capacity is of,
+    or further apart, is not to be held against it: it may well be more."""
+    known = [
+        (line, r.capacity.line_cycles)
+        for r in s.results
+        if r.trial is not None and (line := lines.get(r.trial))
+        if r.capacity is not None and r.capacity.line_cycles
+    ]
+    if not known or any(same_state(*pair) for pair in known):
+        return ""
+    nearer = all(line < usual for line, usual in known)
+    return f" with its lcores {'nearer to each other' if nearer else 'further apart'}"
 
 
 def _standing(s: Summary, pipe: Pipe, fixed: bool) -> Standing:

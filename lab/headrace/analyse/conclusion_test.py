@@ -172,6 +172,28 @@ def test_capacities_are_judged_by_where_all_have_one(tmp_path: Path, results: li
     assert [s.figure.value for s in concluded.standings] == [20e6, 16e6]
 
 
+def test_a_rate_found_with_lcores_elsewhere_is_not_held_against_a_capacity(
+    results: list[Result],
+) -> None:
+    """A demo told a capacity of 13.7 Mpps and an NDR of 15.3: a line of the other lcore had taken
+    312 cycles in the one and 78 in the other."""
+    [one] = summarise(with_capacity(r, 13.7e6, 0.1e6) for r in at_rates(results, rtc=15.3e6)[:1])
+    [result] = one.results
+    assert result.trial is not None and result.capacity is not None
+    apart = result.capacity.model_copy(update={"line_cycles": 312.0})
+    one = one.model_copy(update={"results": (result.model_copy(update={"capacity": apart}),)})
+    told = {}
+    for line in (78.0, 325.0, 700.0):
+        concluded = conclude([(one, pipe(one.typical))], lines={result.trial: line})
+        assert concluded is not None
+        told[line] = concluded.sentence.partition("rtc ndr ")[2]
+    assert told == {
+        78.0: "15.3\u202fMpps with its lcores nearer to each other.",
+        325.0: "15.3\u202fMpps.",
+        700.0: "15.3\u202fMpps with its lcores further apart.",
+    }
+
+
 def test_capacities_whose_ratio_may_be_1_tie(tmp_path: Path, results: list[Result]) -> None:
     rates = {"rtc": (20.0e6, 0.3e6), "hybrid": (19.8e6, 0.3e6), "pipeline": (15e6, 0.1e6)}
     some = [
