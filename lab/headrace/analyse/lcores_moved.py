@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import median
 
 from headrace.analyse.units import plural, significant
-from headrace.model.lines_between import WHOLE, commonest, same_state
+from headrace.model.lines_between import WHOLE, commonest, compared_state, same_state
 from headrace.record.rows import Trial
 
 Cpus = frozenset[int]  # all that a trial's engine had: of others the ways between them differ
@@ -29,9 +29,15 @@ def _cpus(one: Trial) -> Cpus:
 
 
 def _usual(trials: Sequence[Trial]) -> float | None:
-    """Of the comparison's, where there was one: capacities are of the state of these."""
-    in_turn = [one for one in trials if one.phase == "capacity"]
-    return commonest([[one.line_cycles for one in in_turn or trials if one.line_cycles]])
+    """The comparison's, where there was one: capacities are of the state of these."""
+    in_turn = [
+        (f"{one.chain} {one.execution} {one.workload}", one.line_cycles)
+        for one in trials
+        if one.phase == "capacity"
+    ]
+    if in_turn:
+        return compared_state(in_turn)
+    return commonest([[one.line_cycles for one in trials if one.line_cycles]])
 
 
 def lines_between(trials: Sequence[Trial]) -> float | None:
@@ -81,7 +87,6 @@ def _moved(trials: Sequence[Trial]) -> str | None:
         "The hypervisor moved lcores to other cores meanwhile, and what passes between them cost "
         f"otherwise: a cache line that another lcore wrote took {significant(usual)} TSC cycles in "
         f"{same} of {plural(len(known), 'trial')}{states}; it changed {plural(changed, 'time')} "
-        "at least. Capacities are of slices of the state that is named first, the commonest of "
-        "what is compared in turn; trials that ran mostly in another were made again, a few times "
-        "at most."
+        "at least. Capacities are of slices of the state that is named first; trials that ran "
+        "mostly in another were made again, a few times at most."
     )

@@ -3,15 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 from headrace.ground.contract import Checked, Offer, Point
 from headrace.record.slices import Sliced, Way
 
+if TYPE_CHECKING:
+    from headrace.model.lines_between import Start  # numpy: not for a check
+
 KEPT = 60  # trials of a start: a search at its own has fewer, and an hour of them is no better
 MOSTLY = 0.5  # of a start's slices
 COMPARED = 0  # the repetition whose trials are the comparison's
+Key = tuple[str, str, str, int]  # chain, execution, workload, repetition
+Lines = Mapping[Way, float]
 
 
 def compared(checked: Checked) -> list[Point]:
@@ -44,25 +50,46 @@ class Starts:
         self._begun = 0
         self._of_point: dict[int, list[int]] = {}  # the numbers of its starts in the comparison
         self._last: Sequence[Sliced] = ()  # of the last trial that counts
-        self._lines: dict[Way, float] | None = None  # of all that is kept; None: to be found
-        self._kept: dict[tuple[str, str, str, int], dict[int, list[Sliced]]] = {}
+        self._lines: Lines | None = None  # of all that is kept; None: to be found
+        self._kept: dict[Key, dict[int, list[Sliced]]] = {}
 
     def begin(self) -> None:
         self._begun += 1
 
     def next_compared(self, points: Sequence[Point], turns: int) -> Point | None:
-        """The point that has fewest starts of the state that most of all ran in, so that starts of
-        that state are beside each other in time, whatever the hypervisor did between. None: each
-        has so many."""
-        counts = [(self._usual_starts(point), point) for point in points]
-        fewest, point = min(counts, key=lambda one: one[0])
-        if fewest >= turns:
+        """The point that has fewest starts of the state of the machine that is waited for, so that
+        starts of that state are beside each other in time, whatever the hypervisor did between.
+        None: each has so many."""
+        from headrace.model.lines_between import wanted_state
+
+        lines = self._lines_of_starts(wanted_state)
+        counts = []
+        for point in points:
+            own = self._of_point.get(id(point), [])
+            counts.append((sum(self._mostly(self._slices(n), lines) for n in own), len(own)))
+        if min(counts)[0] >= turns:
             return None
+        point = points[counts.index(min(counts))]
         self._of_point.setdefault(id(point), []).append(self._begun + 1)
         return point
 
-    def _usual_starts(self, point: Point) -> int:
-        return sum(self._mostly_usual(self._slices(n)) for n in self._of_point.get(id(point), ()))
+    def _lines_of_starts(self, choose: Callable[[Sequence[Start]], float | None]) -> Lines:
+        """What lines cost in the trials of the comparison that ran in the state that is chosen; of
+        the same lcores, as ways between others differ by where these are, too."""
+        from headrace.model.lines_between import same_state
+        from headrace.model.undisturbed import line_of, usual_lines
+
+        among: dict[frozenset[int], list[tuple[str, float | None, Sliced]]] = {}
+        for key, starts in self._kept.items():
+            for one in (each for start in starts.values() for each in start):
+                cpus = frozenset(replica.cpu for replica in one.replicas)
+                if key[-1] == COMPARED:
+                    among.setdefault(cpus, []).append((" ".join(key[:-1]), line_of(one), one))
+        chosen: list[Sliced] = []
+        for some in among.values():
+            state = choose([(name, line) for name, line, _ in some])
+            chosen += [one for _, line, one in some if same_state(line, state)]
+        return usual_lines(chosen)
 
     def _slices(self, number: int) -> list[Sliced]:
         return [one for starts in self._kept.values() for one in starts.get(number, ())]
@@ -83,31 +110,29 @@ class Starts:
             if start
         ]
 
-    def lines(self) -> dict[Way, float]:
+    def lines(self) -> Lines:
         """What a line between lcores cost in the state of the machine that all capacities are of:
-        that which most slices of the comparison are of, as searches of one execution after the
-        other may each meet another one; without a comparison, that of most slices."""
-        from headrace.model.undisturbed import usual_lines  # numpy: not for a check
+        the comparison's, as searches of one execution after the other may each meet another one;
+        without a comparison, that of most slices."""
+        from headrace.model.lines_between import compared_state
+        from headrace.model.undisturbed import usual_lines
 
         if self._lines is None:
-            in_turn = [starts for key, starts in self._kept.items() if key[-1] == COMPARED]
-            several = in_turn or list(self._kept.values())
-            self._lines = usual_lines(
-                one for starts in several for start in starts.values() for one in start
-            )
+            every = (one for s in self._kept.values() for start in s.values() for one in start)
+            in_turn = any(key[-1] == COMPARED for key in self._kept)
+            self._lines = self._lines_of_starts(compared_state) if in_turn else usual_lines(every)
         return self._lines
 
     def last_trial_counts(self) -> bool:
         """Whether the lcores were mostly where they usually are in the last trial that was not for
         warming up."""
-        return self._mostly_usual(self._last)
+        return self._mostly(self._last, self.lines())
 
-    def _mostly_usual(self, slices: Sequence[Sliced]) -> bool:
+    def _mostly(self, slices: Sequence[Sliced], lines: Lines) -> bool:
         from headrace.model.undisturbed import of_usual_state
 
-        lines = self.lines()
         return not slices or fmean(of_usual_state(one, lines) for one in slices) >= MOSTLY
 
 
-def _key(point: Point, offer: Offer, repetition: int) -> tuple[str, str, str, int]:
+def _key(point: Point, offer: Offer, repetition: int) -> Key:
     return (point.chain, point.execution, offer.workload, repetition)

@@ -11,6 +11,7 @@ such states are not of one machine. The engine reads one such line in each slice
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -28,6 +29,9 @@ APART = 1.35
 STEP = 30.0  # TSC cycles: some processors' clock moves in steps of 26
 WHOLE = 0.9  # of a trial's slices: it ran in one state
 WINDOW = 5  # slices
+ENOUGH = 3  # starts in one state of each thing that is compared
+OFTEN = 0.25  # of all starts: a state that is worth waiting for
+Start = tuple[str, float | None]  # what was started, and the cycles of a line meanwhile
 
 
 def same_state(one: float | None, other: float | None) -> bool:
@@ -80,6 +84,31 @@ def in_state(line: Column, usual: float | None) -> Mask:
     if usual is None:
         return np.ones(line.size, dtype=bool)
     return np.isnan(line) | ((line <= max(usual * APART, usual + STEP)) & (_most(line) >= usual))
+
+
+def compared_state(starts: Sequence[Start]) -> float | None:
+    """Cycles of a line in the state that a comparison goes by: the one with the cheapest lines of
+    those in which each thing was started often enough. Which state is the commonest changes from
+    run to run of a minute, and figures with it; this is found again, as the highest clock is.
+    Otherwise that of most starts. None: nothing says what lines cost."""
+    names = {name for name, _ in starts}
+    for usual in sorted(states(line for _, line in starts if line)):
+        counts = Counter(name for name, line in starts if line and same_state(line, usual))
+        if all(counts[name] >= ENOUGH for name in names):
+            return usual
+    return commonest([[line for _, line in starts if line]])
+
+
+def wanted_state(starts: Sequence[Start]) -> float | None:
+    """The one to start things in while a comparison goes on: with the cheapest lines of those that
+    come often."""
+    lines = [line for _, line in starts if line]
+    often = [
+        usual
+        for usual in states(lines)
+        if sum(same_state(line, usual) for line in lines) >= OFTEN * len(lines)
+    ]
+    return min(often, default=commonest([lines]))
 
 
 def _most(line: Column) -> Column:

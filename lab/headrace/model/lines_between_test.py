@@ -7,11 +7,13 @@ import numpy as np
 
 from headrace.model.lines_between import (
     commonest,
+    compared_state,
     in_state,
     of_pair,
     same_state,
     smoothed,
     states,
+    wanted_state,
 )
 from headrace.record.slices import ReplicaSlices
 
@@ -50,6 +52,19 @@ def test_states_come_in_the_order_of_how_many_figures_they_have() -> None:
     nan = float("nan")
     assert states([344.0, 78.0, 21.0, nan, 346.0, 79.0, 345.0]) == [345.0, 78.5, 21.0]
     assert states([nan]) == [] and states([]) == []
+
+
+def test_a_comparison_goes_by_the_nearest_state_that_it_has_enough_of() -> None:
+    """Which state is the commonest changes from one run of a minute to the next."""
+    far = [(name, 312.0) for name in "abc" * 5]
+    near = [(name, 78.0) for name in "abc" * 3]
+    assert compared_state([*far, *near]) == 78.0
+    assert compared_state([*far, *near[:-1]]) == 312.0  # `c` has two starts there
+    assert compared_state([*near[:4], ("c", 344.0)]) == 78.0  # enough of none: the commonest
+    assert compared_state([("a", None)]) is None
+    assert wanted_state([*far, *near[:5]]) == 78.0
+    assert wanted_state([*far, *near[:4]]) == 312.0  # too rare to be waited for
+    assert wanted_state([]) is None
 
 
 def test_what_nobody_knows_is_left_in() -> None:

@@ -82,6 +82,12 @@ def usual_lines(samples: Iterable[Sliced]) -> dict[Way, float]:
     return {way: line for way, line in usual.items() if line is not None}
 
 
+def line_of(sample: Sliced) -> float | None:
+    """The mean over its ways; None: it tells nothing of lines."""
+    known = usual_lines([sample])
+    return fmean(known.values()) if known else None
+
+
 def of_usual_state(sample: Sliced, lines: Lines) -> float:
     """The share of a trial's slices that are of the state in which lines cost so much."""
     states = [
