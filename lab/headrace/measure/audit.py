@@ -10,7 +10,7 @@ What only a result can doubt (whose maximum it is, where a search ended) is in d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from headrace.record.account import Account
 from headrace.record.facts import Facts, LcoreTime
@@ -31,6 +31,7 @@ PACE_LIMIT = 1.1  # TSC cycles for what takes one cycle of a core at its base fr
 DISTURBED = frozenset({"stall", "sink", "preemption", "standstill"})
 _INVALID = frozenset({"conservation", "accounting", "surplus", "content", "time"})
 _GENERATOR = frozenset({"unsent", "oversent", "stretched", "generator-limit", "port"})
+_BEHIND = frozenset({"unsent", "stretched"})
 
 
 def audit(facts: Facts) -> Audit:
@@ -46,13 +47,28 @@ def audit(facts: Facts) -> Audit:
     )
 
 
-def verdict(findings: Iterable[Finding]) -> Verdict:
+def verdict(findings: Sequence[Finding]) -> Verdict:
     failed = {finding.check for finding in findings if not finding.ok}
     if failed & _INVALID:
         return "invalid"
-    if failed & _GENERATOR:
+    if failed & (_GENERATOR - _BEHIND if starved(findings) else _GENERATOR):
         return "generator-bound"
     return "suspect" if failed else "ok"
+
+
+def starved(findings: Iterable[Finding]) -> bool:
+    """Whether an lcore was kept from running for as long as a source was behind: then it was the
+    machine that was too slow, and the generator's own limit is not known."""
+    told = {one.check: one for one in findings}
+
+    def share(check: str) -> float:
+        return told[check].value or 0.0 if check in told else 0.0
+
+    held = max(share("preemption"), share("standstill"))
+    behind = {"unsent": share("unsent"), "stretched": share("stretched") - 1}
+    missed = max((behind[check] for check in _BEHIND if check in told and not told[check].ok),
+                 default=0.0)  # fmt: skip
+    return 0 < missed <= held
 
 
 def with_findings(judged: Audit, *more: Finding) -> Audit:

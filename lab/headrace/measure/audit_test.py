@@ -54,6 +54,26 @@ def test_each_check_fails_alone(given: Facts, check: str, verdict: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("held_s", "more", "verdict"),
+    [
+        (2.8, {"sent": 700}, "suspect"),  # 35 % of 8 s for 30 % of the packets
+        (2.0, {"sent": 700}, "generator-bound"),  # 25 %: not all of it is the machine's
+        (0.1, {"sent": 990}, "suspect"),  # 1.25 % and 1 %, too little to be told by itself
+        (0.8, {"intended_s": 1.0, "took_s": 1.08}, "suspect"),
+        (0.8, {"intended_s": 1.0, "took_s": 1.2}, "generator-bound"),
+        (2.8, {"sent": 700, "kept": 10}, "generator-bound"),  # its ports had no room either
+    ],
+)
+@pytest.mark.parametrize("how", ["kept_s", "stood_s"])
+def test_a_source_that_the_machine_held_up_is_no_narrow_generator(
+    how: str, held_s: float, more: dict[str, Any], verdict: str
+) -> None:
+    sent = more.get("sent", 1000)
+    given = facts(received=sent, lost=0, clocks=[clock(**{how: held_s})], **more)
+    assert audit(given).verdict == verdict
+
+
+@pytest.mark.parametrize(
     "given",
     [
         facts(),

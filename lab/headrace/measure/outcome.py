@@ -18,6 +18,7 @@ class Outcome:
     sent: int
     lost: int
     disturbed: bool = False  # the tester or the machine, not only the chain, may have lost packets
+    starved: bool = False  # and what was not sent was not as the machine had the lcores
 
     @property
     def loss_ratio(self) -> float:

@@ -154,7 +154,8 @@ def _representative(
 def _generator_bound(goal: GoalSpec, upper: float | None, samples: list[GoalSample]) -> bool:
     """Did the upper bound's bad trials fail only because packets were never sent?"""
     bad = _bad(goal, upper, samples)
-    return bool(bad) and all(s.outcome.loss_ratio <= goal.loss_ratio for s in bad)
+    refused = bool(bad) and all(s.outcome.loss_ratio <= goal.loss_ratio for s in bad)
+    return refused and not all(s.outcome.starved for s in bad)
 
 
 def _disturbed(goal: GoalSpec, upper: float | None, samples: list[GoalSample]) -> bool:

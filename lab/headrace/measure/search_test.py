@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -88,6 +89,19 @@ def test_what_the_generator_cannot_send_is_told_apart() -> None:
         assert outcome.lower_pps == pytest.approx(2e6, rel=0.02)
     for outcome in search(GOALS, Limits(1e4, 1e8, 300), Fake(1e6, generator=2e6)):
         assert not outcome.generator_bound
+
+
+def test_a_source_that_the_machine_held_up_is_no_generators_limit() -> None:
+    """Loads above 4 Mpps were not made, as others had the lcores; all that was made came."""
+
+    class Starved(Fake):
+        def __call__(self, load: float, duration: float) -> Outcome:
+            seen = super().__call__(load, duration)
+            behind = seen.sent < seen.intended
+            return replace(seen, starved=behind, disturbed=behind)
+
+    for outcome in search(GOALS, Limits(1e4, 1e8, 300), Starved(5e6, generator=4e6)):
+        assert (outcome.generator_bound, outcome.disturbed) == (False, True)
 
 
 def test_two_names_for_one_goal() -> None:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from headrace.collect.watch import Watch
 from headrace.ground.contract import Deployed, Offer, Point
-from headrace.measure.audit import DISTURBED
+from headrace.measure.audit import DISTURBED, starved
 from headrace.measure.doubts import of_maximum
 from headrace.measure.outcome import Limits, Outcome
 from headrace.measure.progress import Progress
@@ -230,7 +230,10 @@ class TrialSeries:
         total = self._trial(load_pps, seconds, "search")[-1]
         while self._again(total):
             total = self._trial(load_pps, seconds, "search")[-1]
-        return Outcome(total.trial, total.intended, total.sent, total.lost, _disturbed(total))
+        return Outcome(
+            total.trial, total.intended, total.sent, total.lost,
+            _disturbed(total), starved(total.audit.findings),
+        )  # fmt: skip
 
     def _again(self, total: Trial) -> bool:
         """Whether this trial is to be done again; what disturbed it is waited for."""
@@ -280,9 +283,11 @@ def _of_clients(one: Measurement, application: ApplicationFigures) -> str:
 
 
 def _disturbed(one: Trial) -> bool:
-    """Lost for the machine's sake, as far as one can tell. What a limit that the spec gives turned
-    away was lost for that, whatever else went on; and of far more than was on its way while
-    something held the lcores the rest was too much for the chain."""
+    """Lost, or not sent, for the machine's sake, as far as one can tell. What a limit that the spec
+    gives turned away was lost for that, whatever else went on; and of far more than was on its way
+    while something held the lcores the rest was too much for the chain."""
+    if starved(one.audit.findings):
+        return True
     if not one.lost or one.lost <= 2 * sum(limit.dropped for limit in one.limits):
         return False
     failed = [f for f in one.audit.failed if f.check in DISTURBED]
