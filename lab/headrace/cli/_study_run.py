@@ -25,6 +25,7 @@ from headrace.ground.contract import Checked
 from headrace.host.consoles import Terminal
 from headrace.host.programs import shipped
 from headrace.host.settle import settle
+from headrace.host.store import server_named
 from headrace.measure.estimate import deployments, study_s
 from headrace.measure.progress import Progress
 from headrace.record.again import document_of
@@ -365,6 +366,8 @@ def on_server(doc: Document, server: str | None) -> Document:
     if server not in inputs and given.is_file():  # else it is headrace's own, or a bundle's copy
         named = str(given.resolve())
         inputs = {**inputs, named: given.resolve()}
+    elif server not in inputs:
+        server_named(doc, server, "--on")
     data = {**doc.data, "ground": {"simulated": {"server": named}}}
     return dataclasses.replace(doc, data=data, inputs=inputs)
 

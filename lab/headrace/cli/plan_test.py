@@ -48,9 +48,13 @@ def test_the_study_is_not_written_over(tmp_path: Path) -> None:
 
 def test_no_name_of_a_server_is_not_this_machine(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text("name: s\n")
-    doc = on_server(document.load(tmp_path / "s.yaml"), "")
-    assert doc.data["ground"] == {"simulated": {"server": ""}}
-    with pytest.raises(BadInput, match="server: got ''; no such file"):
+    doc = document.load(tmp_path / "s.yaml")
+    for name in ("", "nowhere"):
+        with pytest.raises(
+            BadInput, match=f"^--on: got '{name}'; no such file; allowed: a file, or"
+        ):
+            on_server(doc, name)
+    with pytest.raises(BadInput, match=r"^server: got ''; no such file"):
         server_named(doc, "")
 
 

@@ -46,15 +46,16 @@ def profiles_folder() -> Path:
     return home() / "profiles"
 
 
-def server_named(doc: Document, given: str) -> Path:
-    """The name of a server that headrace describes, or a path beside the spec."""
+def server_named(doc: Document, given: str, place: str = "server") -> Path:
+    """The name of a server that headrace describes, or a path beside the spec. `place`: where it
+    was given."""
     own = shipped("servers") / f"{given}.yaml"
     if own.is_file():
         return own
     if (beside := doc.resolve(given)).is_file():
         return beside
     names = ", ".join(sorted(file.stem for file in shipped("servers").glob("*.yaml")))
-    raise bad_value("server", given, problem="no such file", allowed=f"a file, or one of {names}")
+    raise bad_value(place, given, problem="no such file", allowed=f"a file, or one of {names}")
 
 
 def server_given(doc: Document, given: str) -> Path:
