@@ -36,7 +36,7 @@ def test_parts_of_what_a_search_finds_are_told_from_rates() -> None:
         ("50% of ndr", [], "allowed: a goal that `search` has"),
         ("half of ndr", ["ndr"], "`50% of ndr of EXECUTION`"),
         ("0% of ndr", ["ndr"], "greater than 0"),
-        ("201% of ndr", ["ndr"], "less than or equal to 2"),
+        ("201% of ndr", ["ndr"], "less than or equal to 200%"),
     ],
 )
 def test_a_part_of_nothing(load: str, search: list[str], words: str) -> None:
