@@ -389,7 +389,7 @@ static void test_bad_input(void **state)
 	refused("{\"next_hops\": []}", "params.next_hops", "allowed: 1 to");
 	refused("{\"next_hops\": [{\"edge\": 16}]}", "params.next_hops[0].edge", "out of range");
 	refused("{\"routes\": [{\"prefix\": \"10.0.0.0/8\", \"next_hop\": 1}]}", "params.routes[0]",
-		"there are 0 to 0");
+		"next_hops has 1, counted from 0");
 	refused("{\"routes\": [{\"prefix\": \"10.0.0.1/8\"}]}", "params.routes[0]", "beyond");
 	refused("{\"routes\": [{\"prefix\": \"10.0.0.0/8\"}, {\"prefix\": \"10.0.0.0/8\"}]}",
 		"params.routes[1]", "");
@@ -399,9 +399,9 @@ static void test_bad_input(void **state)
 	refused_file("10.0.0.0/8\n\n# x\n10.0.0/8 0\n", "4", "not an IPv4 or IPv6 prefix");
 	refused_file("10.0.0.0/8 0\n11.0.0.0/8 -1\n", "2", "not a next hop");
 	refused_file("10.0.0.0/8 0 7\n", "1", "more than");
-	refused_file("10.0.0.0/8 1\n", "1", "there are 0 to 0");
+	refused_file("10.0.0.0/8 1\n", "1", "next_hops has 1, counted from 0");
 	refused_file("10.0.0.0/8\n::/0\n10.0.0.0/8\n", "3", "");
-	refused_file("10.0.0.0/8 99999999999999999999\n", "1", "there are 0 to 0");
+	refused_file("10.0.0.0/8 99999999999999999999\n", "1", "next_hops has 1, counted from 0");
 }
 
 static void test_long_line(void **state)

@@ -109,8 +109,8 @@ static int add(struct loader *l, const struct param_ip *prefix, uint64_t next_ho
 			       "a prefix of length %u; fib \"exact\" takes addresses only",
 			       route.len);
 	if (next_hop >= l->l3->n_next_hops)
-		return err_set(err, EINVAL, path, "next hop %llu; there are 0 to %u",
-			       (unsigned long long)next_hop, l->l3->n_next_hops - 1);
+		return err_set(err, EINVAL, path, "next hop %llu; next_hops has %u, counted from 0",
+			       (unsigned long long)next_hop, l->l3->n_next_hops);
 	if (!grow(r, key_bytes))
 		return err_set(err, ENOMEM, path, "out of memory for %zu routes", r->n);
 	memcpy(r->keys + r->n * key_bytes, route.key, key_bytes);
@@ -157,8 +157,8 @@ static int read_line(struct loader *l, char *line, const char *place, struct err
 		nh = strtoull(hop, &end, 10);
 		if (*hop < '0' || *hop > '9' || *end)
 			return err_set(err, EINVAL, place,
-				       "\"%.60s\" is not a next hop; there are 0 to %u", hop,
-				       l->l3->n_next_hops - 1);
+				       "\"%.60s\" is not a next hop; next_hops has %u, counted from 0",
+				       hop, l->l3->n_next_hops);
 	}
 	return add(l, &ip, nh, (uint32_t)params(l)->routes.count + l->line, place, err);
 }

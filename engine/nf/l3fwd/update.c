@@ -79,8 +79,8 @@ static int apply_one(struct l3fwd *l3, const struct change *c, const char *path,
 			       "there is no IPv%u table; give params.ipv%u_capacity or a route",
 			       c->prefix.family, c->prefix.family);
 	if (c->op != OP_DEL && c->next_hop >= l3->n_next_hops)
-		return err_set(err, EINVAL, path, "next hop %u; there are 0 to %u",
-			       (unsigned int)c->next_hop, l3->n_next_hops - 1);
+		return err_set(err, EINVAL, path, "next hop %u; next_hops has %u, counted from 0",
+			       (unsigned int)c->next_hop, l3->n_next_hops);
 	rc = l3fwd_route(&c->prefix, path, &u->route, err);
 	if (!rc)
 		rc = l3fwd_check_length(f, &u->route, path, err);
