@@ -48,6 +48,9 @@ def test_a_bundle_has_every_decision_and_is_replayed(engine_binary: Path, tmp_pa
     assert replayed.returncode == 0, replayed.stderr
     again = json.loads(replayed.stdout)["results"]
     assert [row["operated"] for row in again] == [row["operated"] for row in rows]
+    explained = headrace("explain", "b", folder=tmp_path, engine=engine_binary)
+    assert explained.returncode == 0, explained.stderr
+    assert "headrace: " in explained.stdout and "SLO kept in" in explained.stdout
     page = (tmp_path / "c" / "report.html").read_text()
     assert "A load that changes" in page and "windows that broke the SLO" in page
 

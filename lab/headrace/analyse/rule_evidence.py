@@ -113,11 +113,12 @@ def of(path: Path) -> Evidence:
     """What is known of a whole run bundle, or of a folder that `headrace collect` wrote."""
     if (path / "status.json").is_file():
         bundle = Bundle(path)
-        results, trials = primary_results(bundle.results()), bundle.trials()
+        rows, trials = bundle.results(), bundle.trials()
+        results = primary_results(rows)
         unfinished = bundle.status.unfinished
-        changes = [one.change for one in bundle.results() if one.change is not None]
+        changes = [one.change for one in rows if one.change is not None]
         settled = tuple(converged(changes or old_changes(path)))
-        if not settled and not results and not any(t.phase in (*ASKED, "max") for t in trials):
+        if not settled and not rows and not any(t.phase in (*ASKED, "max") for t in trials):
             why = unfinished or "its state is complete"
             raise HeadraceError(f"{path}: no trials to explain: nothing was measured: {why}")
         folder = path / "samples"

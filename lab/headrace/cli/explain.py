@@ -43,10 +43,9 @@ def explain(
     console = stdout()
     if (unfinished := known[0].evidence[0].unfinished) is not None:
         console.print(f"{unfinished} What follows is of the trials that had ended.", markup=False)
-    if known[0].evidence[0].results:
-        opened = Bundle(bundle)
-        if answer := sentence(opened, report(opened)):
-            console.print(answer, style="bold", markup=False)
+    measured = ran and (opened := Bundle(bundle)).results()
+    if measured and (answer := sentence(opened, report(opened))):
+        console.print(answer, style="bold", markup=False)
     if not diagnoses:
         console.print("Nothing that was counted shows what the limit is.")
     for number, diagnosis in enumerate(diagnoses, 1):
