@@ -68,7 +68,7 @@ class CommandStream:
     def close(self) -> None:
         self.open = False
         with contextlib.suppress(Exception):  # it may have ended
-            self._socket.close()
+            self._socket.close(timeout=0)  # else what a pod still sends is read for three seconds
 
 
 class Output:

@@ -147,8 +147,10 @@ def test_a_command_that_says_little_for_ever_is_ended(server: Server) -> None:
             time.sleep(0.01)
 
     server.pod = pod
+    begun = time.monotonic()
     with pytest.raises(HeadraceError, match=r"^p: cat did not end in 1 s$"):
         execute(timeout_s=1)
+    assert time.monotonic() - begun < 3.9  # 4: the library waits for three seconds as it closes
 
 
 @pytest.mark.parametrize(
