@@ -68,6 +68,7 @@ def test_the_reference_is_what_engine_and_lab_say() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_the_site_is_built_and_its_links_are_right(tmp_path: Path) -> None:
     """Strictly: a page that no menu names, a link or an anchor that leads nowhere ends it."""
     pytest.importorskip("material", reason="needs mkdocs-material: make docs installs it")

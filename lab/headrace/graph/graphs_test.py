@@ -129,6 +129,7 @@ SETS = st.lists(
 ).filter(lambda kinds: sum(n for _, n in kinds) <= 6)
 
 
+@pytest.mark.long
 @settings(max_examples=100, deadline=None)
 @given(kinds=SETS, rules=st.lists(RULE, max_size=3))
 def test_equals_the_model(kinds: list[tuple[str, int]], rules: list[str]) -> None:
@@ -186,6 +187,7 @@ def test_twenty_vnfs_counted_within_a_second() -> None:
         assert time.process_time() - begin < 1
 
 
+@pytest.mark.long
 def test_interchangeable_instances_counted_within_seconds() -> None:
     """The table over the last tree taken needed a minute and more for these."""
     begin = time.process_time()
@@ -197,6 +199,7 @@ def test_interchangeable_instances_counted_within_seconds() -> None:
     assert time.process_time() - begin < 20
 
 
+@pytest.mark.long
 def test_beyond_bounds_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 < count.STEPS_MAX <= 10**7
     monkeypatch.setattr(count, "STEPS_MAX", 300_000)
@@ -221,6 +224,7 @@ def test_first_graph_at_once_and_fast_ones_after() -> None:
     assert number / (time.process_time() - begin) > 200_000
 
 
+@pytest.mark.long
 def test_sample_is_uniform_and_without_repetition() -> None:
     counted = counter(["a", "b", "c", "q:2"])
     everything = {json.dumps(g, sort_keys=True) for g in sample(counted, 10**9, 1)}

@@ -25,6 +25,7 @@ def let(of: BucketedLcores, pps: float, serves: float, seconds: float = 0.01) ->
     return of.let(np.full(round(seconds / TICK_S), pps), serves)
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(

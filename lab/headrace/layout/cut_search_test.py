@@ -107,6 +107,7 @@ def test_fewest_lcores() -> None:
     assert reached is not None and len(reached.layout.used) <= 2
 
 
+@pytest.mark.long
 def test_cp_sat_where_layouts_are_too_many_to_try() -> None:
     given = problem(2, 7, 4, hop=10)
     assert count(given) > EXHAUSTIVE_MAX
@@ -143,6 +144,7 @@ def test_the_quickest_of_all_layouts(seed: int) -> None:
     assert quickest(given, best(given).predicted_pps * 1.1) is None
 
 
+@pytest.mark.long
 def test_the_local_search_for_latency_is_near_the_quickest() -> None:
     given = problem(1, 4, 2)
     rate = best(given).predicted_pps * 0.5

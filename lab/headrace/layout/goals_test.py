@@ -54,6 +54,7 @@ def chain() -> Problem:
     return Problem(nfs, Traffic(Hop(30, 40), Hop(20, 40), 0, 3, 0, 100, 20), (1, 2), 1e9)
 
 
+@pytest.mark.long
 def test_each_aim_finds_its_layout() -> None:
     given = chain()
     most = choose_layout(given, WantedLayout())

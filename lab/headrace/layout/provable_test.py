@@ -109,6 +109,7 @@ def test_a_small_problem_has_the_value_of_the_best_of_all_placements(
             ), seed  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("delays", [(100, 900), (900, 100)])
 @pytest.mark.parametrize("aim", ["lcores", "watts"])
 def test_a_tie_goes_to_the_faster_place(aim: PlacementAim, delays: tuple[int, int]) -> None:

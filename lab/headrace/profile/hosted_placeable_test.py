@@ -172,6 +172,7 @@ def switched(seed: int) -> PlacementProblem:
     return drawn.model_copy(update={"chains": chains})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [0, 1, 5, 6, 10])
 def test_segments_behind_a_switch_are_placed_as_the_best_of_all(seed: int) -> None:
     problem = switched(seed)

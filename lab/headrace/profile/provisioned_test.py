@@ -22,6 +22,7 @@ deployment: {steer: even}
 """
 
 
+@pytest.mark.long
 def test_servers_by_hand(tmp_path: Path) -> None:
     """Each chain takes 10 % of an lcore. At 30 times that it takes the four lcores of one cache, so
     that three chains need two servers of two caches."""
@@ -53,6 +54,7 @@ def test_servers_by_hand(tmp_path: Path) -> None:
     assert "Predicted, not measured" in shown.sections[1].note
 
 
+@pytest.mark.long
 def test_watts_have_the_spread_of_the_descriptions_figures(tmp_path: Path) -> None:
     """10 % and 25 % either way."""
     given = placeable(tmp_path, "lcores", THREE)

@@ -348,6 +348,7 @@ def _bomb(folder: Path, rows: int) -> Bundle:
     return Bundle(whole)
 
 
+@pytest.mark.long
 def test_a_strangers_table_takes_little_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

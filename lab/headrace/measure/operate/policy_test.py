@@ -116,10 +116,13 @@ def _nothing(text: str) -> None:
     """Nobody is told."""
 
 
+STEADY = (0.2e6, 0.93e6, 0.97e6, 1.9e6, 2.85e6, 4.7e6)
 STEP = curve((0, 0.5e6), (4, 0.5e6), (4, 2.5e6), (8, 2.5e6), (8, 0.5e6), (12, 0.5e6))
 
 
-@pytest.mark.parametrize("pps", [0.2e6, 0.93e6, 0.95e6, 0.97e6, 1.9e6, 2.85e6, 4.7e6])
+@pytest.mark.parametrize(
+    "pps", [0.95e6, *(pytest.param(pps, marks=pytest.mark.long) for pps in STEADY)]
+)
 def test_a_steady_load_never_makes_it_go_back_and_forth(pps: float) -> None:
     """Whatever it begins with, also just at what so many lcores carry; noise is in all of it."""
     log = run("headrace", curve((0, pps), (30, pps))).log
