@@ -6,7 +6,7 @@ from __future__ import annotations
 import gzip
 import json
 import shlex
-from dataclasses import dataclass
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -32,14 +32,7 @@ pytestmark = pytest.mark.parallel
 REPO = Path(__file__).resolve().parents[2]
 
 
-@dataclass
-class Done:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-def headrace(*arguments: str | Path) -> Done:
+def headrace(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """In this process, which a start of Python for each of them would take minutes for."""
     texts = [str(one) for one in arguments]
     done = CliRunner().invoke(
@@ -48,7 +41,8 @@ def headrace(*arguments: str | Path) -> Done:
     bad = done.exception if isinstance(done.exception, BadInput) else None
     if bad is None and done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
-    return Done(2 if bad else done.exit_code, done.stdout, str(bad or ""))
+    status = 2 if bad else done.exit_code
+    return subprocess.CompletedProcess(texts, status, done.stdout, str(bad or ""))
 
 
 def example() -> list[Packet]:

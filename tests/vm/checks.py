@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,14 +46,7 @@ class Shown(io.StringIO):
         return super().write(text)
 
 
-@dataclass(frozen=True)
-class Done:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-def headrace(*arguments: str) -> Done:
+def headrace(*arguments: str) -> subprocess.CompletedProcess[str]:
     """The command in this very process: to load Python's modules anew for each takes an emulated
     CPU most of a minute."""
     from headrace.cli import main
@@ -68,7 +60,7 @@ def headrace(*arguments: str) -> Done:
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else int(end.code is not None)
     print(f"headrace {' '.join(arguments)}: {time.monotonic() - began:.0f} s", flush=True)
-    return Done(status, out.getvalue(), errors.getvalue())
+    return subprocess.CompletedProcess(arguments, status, out.getvalue(), errors.getvalue())
 
 
 def answer(*arguments: str) -> Any:
