@@ -400,12 +400,26 @@ uint32_t shm_room(struct shm_state *s, uint32_t wanted)
 	return (uint32_t)(slots - used);
 }
 
+/*
+ * The next packet's, which the reader had last, or has put out of all caches: each would be waited for
+ * before `asleep` can be read (wake_reader).
+ */
+static inline void fetch_slot(const struct shm_queue *q)
+{
+	const struct shm_slot *slot = slot_at(q, shm_at(q));
+
+	__builtin_prefetch(slot, 1);
+	__builtin_prefetch((const uint8_t *)slot + RTE_CACHE_LINE_SIZE, 1);
+}
+
 static void write_ring(struct shm_state *s, struct rte_mbuf **pkts, uint16_t n, uint64_t now)
 {
 	struct shm_queue *q = &s->tx;
 	uint32_t most = shm_map_of(q)->stride - (uint32_t)sizeof(struct shm_slot);
 	uint16_t put = 0;
 
+	__builtin_prefetch(&q->ring->head, 1);
+	__builtin_prefetch(&q->ring->asleep);
 	for (uint16_t i = 0; i < n; i++) {
 		if (unlikely(!put_in(s, slot_at(q, shm_at(q) + put), pkts[i], most, now)))
 			continue;
@@ -416,6 +430,7 @@ static void write_ring(struct shm_state *s, struct rte_mbuf **pkts, uint16_t n, 
 	atomic_store_explicit(&q->ring->head, advance(q, put), memory_order_release);
 	s->sent += put;
 	wake_reader(s, q);
+	fetch_slot(q);
 	rte_pktmbuf_free_bulk(pkts, n);
 }
 
