@@ -7,7 +7,8 @@
 #   scripts/setup.sh [demo|run|docs|test|slow|bench|lint|fuzz|trace|offload|switches|containers|kubernetes|vm|guests]...
 #                                                                              (default: run)
 #
-# `demo` is `run` with the engine alone: no benchmarks, tracer or tests are compiled.
+# `demo` is `run` with the engine alone: no benchmarks, tracer or tests are compiled, and of Python
+# packages only what it imports, when it does.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
@@ -158,6 +159,13 @@ find_python() {
 	echo "$own"
 }
 
+# Tests import everything again and again, and may write nothing: all is compiled for them, once.
+bytecode() {
+	[ -e .venv/.headrace-uncompiled ] || return 0
+	.venv/bin/python -m compileall -q .venv/lib >.setup/compileall.log 2>&1 || true # some are templates
+	rm .venv/.headrace-uncompiled
+}
+
 # PEP 668: the distribution's Python is not ours to install into.
 venv() {
 	local python stamp want locked pip
@@ -165,6 +173,7 @@ venv() {
 	locked=packaging/locked/${extra:+dev}
 	[ -n "$extra" ] || locked+=run
 	want="$(cat pyproject.toml packaging/locked/*.txt | sha256sum) $PWD"
+	[ -n "${targets[*]}" ] || bytecode
 	if [ -x .venv/bin/python ] && [ -f "$stamp" ] && grep -qxF "$want ${extra:-run}" "$stamp"; then
 		return
 	fi
@@ -179,6 +188,10 @@ venv() {
 		"$python" -m venv .venv
 	fi
 	pip=(.venv/bin/python -m pip install --quiet --disable-pip-version-check)
+	if [ -n "${targets[*]}" ]; then
+		pip+=(--no-compile)
+		: >.venv/.headrace-uncompiled
+	fi
 	# Versions and hashes of everything, also of what builds headrace: a registry that was taken
 	# over can give nothing else (scripts/lock.sh writes them anew).
 	{
