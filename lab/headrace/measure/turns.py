@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from headrace.model.lines_between import Start  # numpy: not for a check
 
 KEPT = 60  # trials of a start: a search at its own has fewer, and an hour of them is no better
-MOSTLY = 0.5  # of a start's slices
 COMPARED = 0  # the repetition whose trials are the comparison's
 Key = tuple[str, str, str, int]  # chain, execution, workload, repetition
 Lines = Mapping[Way, float]
@@ -129,7 +128,7 @@ class Starts:
         return self._mostly(self._last, self.lines())
 
     def _mostly(self, slices: Sequence[Sliced], lines: Lines) -> bool:
-        from headrace.model.undisturbed import of_usual_state
+        from headrace.model.undisturbed import MOSTLY, of_usual_state
 
         return not slices or fmean(of_usual_state(one, lines) for one in slices) >= MOSTLY
 

@@ -30,6 +30,7 @@ CHILLED = 0.1  # of a slice: with more taken the next one is left out, too
 SLOW = 1.1  # times the usual pace of its lcore: so is one while its core was slow,
 NARROW = 0.8  # or did this part of its usual additions at once: somebody on its other hyperthread
 FULL = 0.9  # of the most that a poll takes, in the mean of a slice: its lcore had no time left
+MOSTLY = 0.5  # of a trial's slices: it was one of that state
 HALF_FULL = (
     0.5  # of the most that a poll takes: with less, what packets cost is no estimate of that
 )
@@ -177,8 +178,9 @@ def capacity(starts: Sequence[Sequence[Sliced]], lines: Lines | None = None) -> 
     if estimate is None:
         return None
     # Starts differ, by the clock of their cores for one thing. What one of them carried, the chain
-    # can carry: the interval has it.
-    most = max((_taken_pps(one) for start in every for one in start), default=0.0)
+    # can carry in that state of the machine: the interval has it.
+    there = (one for start in every for one in start if of_usual_state(one, lines) >= MOSTLY)
+    most = max(map(_taken_pps, there), default=0.0)
     return estimate.model_copy(
         update={
             "parts": tuple(_with(one, most) for one in estimate.parts),
