@@ -13,6 +13,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from headrace.collect.samples import Samples
 from headrace.host.openvswitch import dpdk_lacking
 from headrace.host.processes import Process
 from support.containers import lacking
@@ -103,6 +104,21 @@ def test_packets_come_through(
         parts = sum(anatomy[f"{k}_ns"] for k in ("generator", "switch", "scheduler", "vnf"))
         assert parts == pytest.approx(mean, rel=0.01)
         assert anatomy["vnf_ns"] > 0 and anatomy["queue_ns"] == 0
+
+
+def test_the_bridge_between_vnfs_is_read(engine_binary: Path, tmp_path: Path) -> None:
+    """It has a namespace of its own, which collectors have to be told."""
+    if refusal := netns_refusal():
+        pytest.skip(refusal)
+    text = spec("process", "bridge") + "collect: [virtual-switch]\n"
+    (tmp_path / "spec.yaml").write_text(text)
+    done = headrace("run", "spec.yaml", "--out", "b", folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 0, done.stderr
+    samples = Samples(tmp_path / "b" / "samples")
+    assert samples.refused == {} and set(samples.layers) == {"virtual-switch"}
+    # Two ports of each of two VNFs, and two of the tester: their addresses are known.
+    entries = samples.window("virtual-switch").now("bridge_fdb_entries")
+    assert set(entries) == {"bridge"} and entries["bridge"] >= 6
 
 
 @pytest.mark.parallel

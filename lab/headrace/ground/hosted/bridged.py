@@ -45,7 +45,8 @@ class KernelBridge(Switch):
         self._tag = f"hr{secrets.token_hex(2)}"
         self._ledger, self._taps = ledger, taps
         self._ends = {(one.owner, one.name): f"{self._tag}p{i}" for i, one in enumerate(ports)}
-        self._switch = f"{self._tag}-switch.br"  # no VNF has such a name
+        self._switch = self.bridge_in = f"{self._tag}-switch.br"  # no VNF has such a name
+        self._bridge = self.bridge = f"{self._tag}b"
         try:
             self._make(ports)
         except BaseException:
@@ -81,10 +82,6 @@ class KernelBridge(Switch):
                 ip.link("set", index=ip.link_lookup(ifname=name)[0], state="up")
         except netlink.NetlinkError as error:
             raise HeadraceError(f"bridge {name}: cannot be made: {error}") from None
-
-    @property
-    def _bridge(self) -> str:
-        return f"{self._tag}b"
 
     def _join(self, one: SwitchPort) -> None:
         end = self._ends[one.owner, one.name]

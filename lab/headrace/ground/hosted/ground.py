@@ -113,7 +113,13 @@ class DeployedHosted(DeployedEngine):
         vnfs = targets_of(self.host.pids) if self.host.grouped else Targets()
         processes: tuple[WatchedProcess, ...] = (*own.processes, *vnfs.processes)
         more = {"processes": processes, "telemetry": own.telemetry, "ovs": self.host.ovs}
-        return vnfs.model_copy(update=more)
+        known = vnfs.model_copy(update=more)
+        if self.host.bridge is None:
+            return known
+        name, namespace = self.host.bridge
+        labels = known.labels | {name: "bridge"}
+        bridge = {"bridges": (name,), "bridges_in": namespace, "labels": labels}
+        return known.model_copy(update=bridge)
 
     def places(self) -> list[Whereabouts]:
         """Where the host's engine and the VNFs are; the host's first."""

@@ -176,6 +176,13 @@ class HostedEngine(Engine):
         """The run directory of an Open vSwitch of ours."""
         return None if self._switch is None else self._switch.directory
 
+    @property
+    def bridge(self) -> tuple[str, str | None] | None:
+        """The kernel's bridge between the VNFs, and its namespace."""
+        if self._switch is None or self._switch.bridge is None:
+            return None
+        return self._switch.bridge, self._switch.bridge_in
+
     @contextlib.contextmanager
     def measuring(self) -> Iterator[None]:
         """All alike: a VNF with a smaller share than its host would be the host's bottleneck."""

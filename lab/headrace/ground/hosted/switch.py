@@ -25,6 +25,8 @@ class Switch:
     """Made when the chain is deployed; the ledger undoes it."""
 
     directory: Path | None = None  # of an Open vSwitch
+    bridge: str | None = None  # the kernel's, in the namespace `bridge_in`
+    bridge_in: str | None = None
     pids: dict[str, int] = {}  # noqa: RUF012 - of processes that forward, where the kernel does not
 
     def namespace_of(self, owner: str) -> str | None:
