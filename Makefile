@@ -12,7 +12,7 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 help:
 	@echo 'make demo          measure a small chain of network functions, write a report'
-	@echo 'make unit          lint, and the tests without lcores or devices: for daily work, two to three minutes'
+	@echo 'make unit          lint, and the tests without lcores or devices: for daily work, a minute and a half'
 	@echo 'make test          all tests'
 	@echo 'make test-slow     tests that take minutes each and are skipped there (root)'
 	@echo 'make test-containers  third-party VNFs in containers; builds their images (root, podman)'
