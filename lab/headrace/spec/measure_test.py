@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from headrace.spec.invalid import sentence
 from headrace.spec.measure import LoadShare, Measure
 
 
@@ -40,8 +41,9 @@ def test_parts_of_what_a_search_finds_are_told_from_rates() -> None:
     ],
 )
 def test_a_part_of_nothing(load: str, search: list[str], words: str) -> None:
-    with pytest.raises(ValidationError, match=words.replace("?", r"\?")):
+    with pytest.raises(ValidationError) as refused:
         measure(load, search=search)
+    assert words in sentence(refused.value)
 
 
 def test_chaos_is_at_a_load_that_is_known() -> None:
