@@ -73,14 +73,18 @@ class Engine(RunningEngine):
         cpus = [cpu for segment in plan.segments for cpu in _cpus_of(segment)]
         with self._stderr.open("wb") as stderr, started_near(cpus):
             # A session of its own: Ctrl-C is for the lab, and autogroup works per session.
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=stderr,
-                stderr=stderr,
-                start_new_session=True,
-                env=dpdk_in(state.path),
-            )
+            try:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=stderr,
+                    stderr=stderr,
+                    start_new_session=True,
+                    env=dpdk_in(state.path),
+                )
+            except OSError as e:  # it is built anew meanwhile, say
+                why = (e.strerror or "unknown error").lower()
+                raise HeadraceError(f"{command[0]}: cannot be started: {why}") from None
         try:
             state.note(self._note, Process.of(self._process.pid))
             self.control = self._connect()
