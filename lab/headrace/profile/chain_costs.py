@@ -198,9 +198,16 @@ def _kept(samples: Sequence[PointSample], ends: Problem, on: Lcores, tsc_hz: flo
 
 
 def kept_of(alone: Sequence[tuple[PlaceCost, PlaceCost, PlaceCost]]) -> float:
-    """All runs of single functions together; what is far from 1 is no property of the machine."""
+    """All runs of single functions together; far from 1 they are of no machine that could have
+    carried what is predicted from them."""
+    kept = median(costs.kept for places in alone for costs in places)
     least, most = _KEPT
-    return min(most, max(least, median(costs.kept for places in alone for costs in places)))
+    if not least <= kept <= most:
+        raise HeadraceError(
+            f"plan: the profiles' runs carried {kept:.2f} times what their cycles allow; allowed: "
+            f"{least:g} to {most:g}; measure them again by `headrace profile`"
+        )
+    return kept
 
 
 def near_and_far(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.errors import HeadraceError
+from headrace.profile.chain_costs import kept_of
 from headrace.profile.stored import cost
 from headrace.spec.base import MedianRange
 from headrace.spec.profile import (
@@ -120,3 +121,16 @@ def test_replicas_cost_what_two_at_once_did() -> None:
     assert without is not None and replicated is not None and without < replicated
     with pytest.raises(HeadraceError, match="replicas up to 100000 entries, asked for 1000000"):
         cost("nf", new, old.places, at(state=1_000_000))
+
+
+def test_costs_of_a_machine_that_stood_still_are_refused() -> None:
+    """0.3 was taken for 0.5, and 1.4 for 1.25, without a word."""
+
+    def kept(value: float) -> float:
+        one = place(50, 20).model_copy(update={"kept": value})
+        return kept_of([(one, one, one)])
+
+    assert [kept(value) for value in (0.5, 0.97, 1.25)] == [0.5, 0.97, 1.25]
+    for value in (0.3, 1.4):
+        with pytest.raises(HeadraceError, match=f"carried {value:.2f} times .* allowed: 0.5 to"):
+            kept(value)
