@@ -232,7 +232,8 @@ def places(
     three = _cases(bench, doc, experiment, ends, 0)
     rounds.measure(bench, three, _ROUNDS)
     near, far, spread = _costs(bench, ends, three)
-    return Places(settings=settings, near=near, far=far, spread=spread)
+    line = bench.line_cycles(lcores)
+    return Places(settings=settings, near=near, far=far, spread=spread, line_cycles=line)
 
 
 def nf_cost(name: str, near: PlaceCost, far: PlaceCost, spread: PlaceCost) -> NfCost:

@@ -29,6 +29,8 @@ class _Costs:
 
     problem: Problem
     reference: ReferenceRun | None = None
+    mixed: bool = False  # not all in one state of the machine
+    line_cycles: float | None = None
     taken: frozenset[Layout] = frozenset()
 
 
@@ -78,7 +80,8 @@ class Planner:
             ),
             source=(problem.traffic.source.same, problem.traffic.source.apart),
             sink=(problem.traffic.sink.same, problem.traffic.sink.apart),
-            mixed=self.bench.mixed,
+            mixed=priced.mixed,
+            line_cycles=priced.line_cycles,
             kept=problem.kept,
             layouts=tuple(
                 _layout_plan(priced, names, role, layout, figures.get(role), self.wanted.rate_pps)
@@ -114,16 +117,28 @@ class Planner:
     def _from_profiles(self, experiment: Experiment) -> _Costs:
         cpus = list(self.cpus)
         problem = stored.problem(self.doc, experiment, cpus, self._detail)
+        line, mixed = stored.line_cycles(experiment)
+        priced = _Costs(problem, mixed=mixed, line_cycles=line)
         if not self.verify:
-            return _Costs(problem)
-        return _Costs(problem, stored.reference(self.bench, experiment, cpus, self._folder()))
+            return priced
+        # Layouts are held against costs of where lcores were for the profiles, not of where they
+        # are now.
+        self.bench.lines = {} if line is None else {frozenset((cpus[0], cpus[-1])): line}
+        reference = stored.reference(self.bench, experiment, cpus, self._folder())
+        return replace(priced, reference=reference)
 
     def _measured(self, experiment: Experiment) -> _Costs:
         at_a_load = self.wanted.at_a_load
         priced = costs.problem(
             self.bench, self.doc, experiment, list(self.cpus), self._detail, for_latency=at_a_load
         )
-        return _Costs(priced.problem, priced.reference, priced.taken)
+        return _Costs(
+            priced.problem,
+            priced.reference,
+            self.bench.mixed,
+            self.bench.line_cycles(self.cpus),
+            priced.taken,
+        )
 
     def _folder(self) -> Path:
         """It belongs to this run, and is gone with it."""

@@ -69,6 +69,10 @@ class Bench:
     lines: dict[frozenset[int], float] = field(default_factory=dict)
     mixed: bool = False  # some of it could be had in another state only
 
+    def line_cycles(self, lcores: Sequence[int]) -> float | None:
+        """TSC cycles of a line between the first and the last of these, where costs were taken."""
+        return self.lines.get(frozenset((lcores[0], lcores[-1])))
+
     def points(self, experiment: Experiment, doc: document.Document) -> EnginePoint:
         """Ready to be deployed. Cycles are compared with each other, and not with the tester: it
         is not calibrated."""

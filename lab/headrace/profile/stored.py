@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import combinations
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 
 from headrace.errors import BadInput, HeadraceError
 from headrace.host import store
 from headrace.layout.layout import Hop, NfCost, Problem
+from headrace.model.lines_between import same_state
 from headrace.profile import point as points
 from headrace.profile import sweep as swept
 from headrace.profile.chain_costs import kept_of, near_and_far, nf_cost, traffic_of
@@ -69,6 +72,15 @@ def problem(doc: Document, experiment: Experiment, lcores: Sequence[int], say: S
         )
     traffic, kept = traffic_of(places, lcores), kept_of(places)
     return Problem(tuple(nfs), traffic, tuple(lcores), max(hz), kept=kept)
+
+
+def line_cycles(experiment: Experiment) -> tuple[float | None, bool]:
+    """TSC cycles of a line between the lcores where its functions' profiles were measured; and
+    whether a hypervisor had the lcores elsewhere for one of them than for another."""
+    places = (_profile(node.nf).places for node in experiment.nodes)
+    lines = [one.line_cycles for one in places if one is not None and one.line_cycles]
+    mixed = any(not same_state(one, other) for one, other in combinations(lines, 2))
+    return (None if mixed or not lines else median(lines)), mixed
 
 
 def reference(

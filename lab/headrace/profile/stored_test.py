@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
 from headrace.errors import HeadraceError
+from headrace.profile import stored
 from headrace.profile.chain_costs import kept_of
 from headrace.profile.stored import cost
 from headrace.spec.base import MedianRange
@@ -19,6 +23,7 @@ from headrace.spec.profile import (
     Settings,
     Sweep,
 )
+from headrace.spec.study import Experiment
 
 BASE = Settings(state=1000, rules=100, frame_bytes=64, burst=32, skew=0.0)
 
@@ -134,3 +139,28 @@ def test_costs_of_a_machine_that_stood_still_are_refused() -> None:
     for value in (0.3, 1.4):
         with pytest.raises(HeadraceError, match=f"carried {value:.2f} times .* allowed: 0.5 to"):
             kept(value)
+
+
+@pytest.mark.parametrize(
+    "lines, told",
+    [
+        ((78.0, 81.0, 79.0), (79.0, False)),
+        ((78.0, 344.0, 80.0), (None, True)),  # the hypervisor moved lcores between the profiles
+        ((None, 344.0, None), (344.0, False)),  # two are of before this was kept
+        ((None, None, None), (None, False)),
+    ],
+)
+def test_profiles_say_where_lcores_were(
+    monkeypatch: pytest.MonkeyPatch,
+    lines: tuple[float | None, ...],
+    told: tuple[float | None, bool],
+) -> None:
+    def known(nf: str) -> Profile:
+        one = profile()
+        assert one.places is not None
+        places = one.places.model_copy(update={"line_cycles": lines[int(nf)]})
+        return one.model_copy(update={"places": places})
+
+    monkeypatch.setattr(stored, "_profile", known)
+    nodes = [SimpleNamespace(nf=str(i)) for i in range(len(lines))]
+    assert stored.line_cycles(cast(Experiment, SimpleNamespace(nodes=nodes))) == told

@@ -115,6 +115,27 @@ def text(layout: LayoutPlan) -> str:
     )
 
 
+def _where(plan: ChainPlan) -> str:
+    """Where a hypervisor had the lcores, for costs and for what is held against them."""
+    note = ""
+    if plan.line_cycles:
+        note += (
+            f" Costs are of lcores between which a line takes {plan.line_cycles:.0f} TSC cycles: "
+            "where a hypervisor has put them elsewhere, what passes between them costs otherwise."
+        )
+    if plan.mixed:
+        note += (
+            " Some costs could be taken only while the hypervisor had the lcores elsewhere than "
+            "for others: predictions are of no one state of this machine."
+        )
+    if away := [_NAMES[one.role] for one in plan.layouts if one.elsewhere]:
+        note += (
+            f" While {', '.join(away)} or the reference ran, the hypervisor had the lcores "
+            "elsewhere than when costs were taken: no prediction is held against that."
+        )
+    return note
+
+
 def _layouts(plan: ChainPlan) -> Section:
     rows: list[tuple[Cell, ...]] = []
     for one in plan.layouts:
@@ -142,16 +163,7 @@ def _layouts(plan: ChainPlan) -> Section:
     )
     if plan.reference is not None:
         note += f" {_pace(plan.reference)}"
-    if plan.mixed:
-        note += (
-            " Some costs could be taken only while the hypervisor had the lcores elsewhere than "
-            "for others: predictions are of no one state of this machine."
-        )
-    if away := [_NAMES[one.role] for one in plan.layouts if one.elsewhere]:
-        note += (
-            f" While {', '.join(away)} or the reference ran, the hypervisor had the lcores "
-            "elsewhere than when costs were taken: no prediction is held against that."
-        )
+    note += _where(plan)
     columns: tuple[Column | str, ...] = (
         "",
         Column("segments @lcores", "text"),

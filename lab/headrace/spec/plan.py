@@ -112,6 +112,8 @@ class ChainPlan(Spec):
     sink: tuple[float, float]
     # Some costs could be taken only while a hypervisor had the lcores elsewhere than for others.
     mixed: bool = False
+    # TSC cycles of a line that the other lcore wrote, where costs were taken; None: not known.
+    line_cycles: float | None = None
     kept: float = 1.0  # predicted throughput over what cycles_per_lcore alone would allow
     layouts: tuple[LayoutPlan, ...]
     reference: Reference | None = None  # None: nothing was verified, or nothing told the pace

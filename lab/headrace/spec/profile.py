@@ -159,6 +159,7 @@ class Places(Spec):
     near: PlaceCost
     far: PlaceCost
     spread: PlaceCost
+    line_cycles: float | None = None  # TSC cycles of a line that the other lcore had written
 
 
 class ReplicaCost(Spec):

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the page of a plan says of where its costs are from."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.report.html import render
+from headrace.report.plan import document
+from headrace.spec.plan import ChainPlan, LayoutPlan
+
+
+def page(line_cycles: float | None, mixed: bool = False) -> str:
+    best = LayoutPlan(role="best", segments=(), predicted_pps=9e6, cycles_per_lcore={0: 280})
+    plan = ChainPlan(
+        chain="c", workload="64B", lcores=(0, 1), generator=0, measure=1, tsc_hz=2.6e9, how="all",
+        bound_pps=1e7, rate_pps=None, functions=(), source=(0, 0), sink=(0, 0), layouts=(best,),
+        line_cycles=line_cycles, mixed=mixed,
+    )  # fmt: skip
+    return " ".join(render(document([plan])).split())
+
+
+@pytest.mark.parametrize("line", [78.0, 344.0])
+def test_costs_say_how_far_apart_the_lcores_were(line: float) -> None:
+    assert f"between which a line takes {line:.0f} TSC cycles" in page(line)
+
+
+def test_what_is_not_known_or_of_two_states_has_no_one_distance() -> None:
+    assert "a line takes" not in page(None)
+    assert "predictions are of no one state of this machine" in page(None, mixed=True)
