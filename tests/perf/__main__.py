@@ -211,10 +211,13 @@ class Bench:
             ("an lcore each", self.cpus, busy.plan), ("one lcore", one, busy.plan),
             ("the source its input", one, busy.direct_plan),
         ):  # fmt: skip
-            for cycles, load, printed, over in busy.shares(BINARY, self.folder, cpus, planned):
+            rows = busy.shares(BINARY, self.folder, cpus, planned)
+            for cycles, load, printed, over, beside_idle in rows:
                 name = f"{cycles} cycles at {load:.0%}, {where}"
                 self.row(f"OPS/REF, {name}", printed, "x")
                 self.row(f"over known, {name}", over, "x")
+                if len(set(cpus)) > 1:
+                    self.row(f"over what idle turns leave, {name}", beside_idle, "x")
         for burst in (1, 4, 32):
             for cycles, over in busy.added(BINARY, self.folder, self.cpus[0], burst):
                 name = f"{cycles} cycles in bursts of {burst}"

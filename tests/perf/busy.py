@@ -49,10 +49,18 @@ class Window:
     packets: int
     turns: int  # polls that found packets
     ops: int
+    idle_turns: int = 0
+    pauses: int = 0  # others had the lcore
+
+    def beside_idle(self, idle_turn: float) -> float:
+        """What is left beside the turns that found nothing, by their number and what one takes."""
+        return self.span - self.pauses - self.idle_turns * idle_turn
 
 
 def _window(before: dict[str, Any], after: dict[str, Any]) -> Window:
     was, now = (read["segments"]["chain"][0] for read in (before, after))
+    cpu = str(now["cpu"])
+    pauses = [int(read["workers"][cpu]["pace"]["pauses_cycles"]) for read in (before, after)]
     grown = {
         key: int(now[key]) - int(was[key]) for key in ("in", "polls", "idle_polls", "ops_cycles")
     }
@@ -61,7 +69,20 @@ def _window(before: dict[str, Any], after: dict[str, Any]) -> Window:
         packets=grown["in"],
         turns=grown["polls"] - grown["idle_polls"],
         ops=grown["ops_cycles"],
+        idle_turns=grown["idle_polls"],
+        pauses=pauses[1] - pauses[0],
     )
+
+
+def _idle_turn(engine: Engine) -> float:
+    """Cycles of a turn that finds nothing, where nothing is sent: by their number and the clock."""
+    each = []
+    for _ in range(WINDOWS):
+        before = engine.read()
+        time.sleep(WINDOW_S)
+        window = _window(before, engine.read())
+        each.append((window.span - window.pauses) / window.idle_turns)
+    return median(each)
 
 
 def _windows(engine: Engine, rate: float) -> list[Window]:
@@ -109,15 +130,17 @@ def between(turns: Sequence[tuple[float, float]]) -> Callable[[float], float]:
 
 def shares(
     binary: Path, folder: Path, cpus: tuple[int, int], planned: Planned = plan
-) -> list[tuple[int, float, Sample, Sample]]:
-    """By cycles of the function and load (a share of the highest rate): OPS / REF as printed, and
-    that over what the known cost makes of it: the function's, and the engine's own with a function
-    of none."""
-    measured = []
+) -> list[tuple[int, float, Sample, Sample, Sample]]:
+    """By cycles of the function and load (a share of the highest rate): OPS / REF as printed; that
+    over what the known cost makes of it, the function's and the engine's own with a function of
+    none; and over what the turns that found nothing leave of the lcore's time, which is known
+    where it does nothing else."""
+    measured, idle_turns = [], dict[int, float]()
     for cycles in CYCLES:
         with Engine(binary, planned(cycles, cpus), folder) as engine:
             shield(engine.process.pid)
             hz = float(engine.call("info")["tsc_hz"])
+            idle_turns[cycles] = _idle_turn(engine)
             peak = _peak(engine, hz)
             measured += [
                 (cycles, load, _windows(engine, load * peak), load * peak) for load in LOADS
@@ -133,7 +156,8 @@ def shares(
         over = tuple(
             w.ops / (w.packets * cycles + w.turns * own(w.packets / w.turns)) for w in windows
         )
-        rows.append((cycles, load, printed, Sample(over)))
+        left = tuple(w.ops / w.beside_idle(idle_turns[cycles]) for w in windows)
+        rows.append((cycles, load, printed, Sample(over), Sample(left)))
     return rows
 
 
