@@ -180,7 +180,10 @@ def test_a_plan_that_is_verified(planned: tuple[Path, ChainPlan]) -> None:
     for one in plan.layouts:
         assert [f for s in one.segments for f in s.functions] == ["l3fwd", "monitor"]
         assert one.measured_pps and one.measured_pps > 0
-        assert plan.reference is not None and one.elsewhere == (one.paced_pps is None)
+        if plan.reference is None:  # it was run where the hypervisor had the lcores elsewhere
+            assert plan.mixed and one.paced_pps is None
+            continue
+        assert one.elsewhere == (one.paced_pps is None)
         if one.paced_pps is None:
             continue
         # The pace is of the same rounds: what it makes of a rate lies among the rounds' own.
