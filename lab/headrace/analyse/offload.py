@@ -24,15 +24,16 @@ class Aim(NamedTuple):
     """What offloading is to keep or gain: the mode's throughput over another's."""
 
     mode: str
+    other: str  # how its name, or theirs, begins
     key: str
     at_least: float
     text: str
 
 
 AIMS = (
-    Aim(STILL, "of_bare_metal", 0.95, "of bare metal's"),
-    Aim(STILL, "times_conventional", 5.0, "times the best conventional mode's"),
-    Aim(UPDATED, "of_still", 0.80, "of the same without updates"),
+    Aim(STILL, BARE, "of_bare_metal", 0.95, "of bare metal's"),
+    Aim(STILL, _CONVENTIONAL, "times_conventional", 5.0, "times the best conventional mode's"),
+    Aim(UPDATED, STILL, "of_still", 0.80, "of the same without updates"),
 )
 
 
@@ -188,15 +189,19 @@ def verdicts(modes: Sequence[OffloadMode]) -> Iterator[str]:
             value: float | None = getattr(rate, aim.key)
             if value is not None:
                 met = "met" if value >= aim.at_least else "missed"
-                met += _doubt(rate.spread)
+                sides = [m for m in modes if m is mode or m.mode.startswith(aim.other)]
+                met += _doubt(rate.spread, all(one.verdict == "ok" for one in sides))
                 name = "saturation" if rate.goal == MAX else rate.goal
                 yield f"{aim.mode}, {name}: {value:.3g} {aim.text} (goal {aim.at_least:g}: {met})"
 
 
-def _doubt(spread: float | None) -> str:
+def _doubt(spread: float | None, trusted: bool) -> str:
+    doubts = [] if trusted else ["that the audit doubts"]
     if spread is None:
-        return ", by a single measurement"
-    return f", by measurements that spread by {spread:.0%}" if spread > DISAGREE else ""
+        return ", by a single measurement" + "".join(f" {one}" for one in doubts)
+    if spread > DISAGREE:
+        doubts.insert(0, f"that spread by {spread:.0%}")
+    return f", by measurements {' and '.join(doubts)}" if doubts else ""
 
 
 def remarks(modes: Sequence[OffloadMode]) -> Iterator[str]:

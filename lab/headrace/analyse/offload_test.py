@@ -43,6 +43,23 @@ def test_verdicts(part: float, verdict: str) -> None:
     assert line.endswith(f"(goal 0.95: {verdict})")
 
 
+@pytest.mark.parametrize("doubted", ["bare-metal", "offload"])
+def test_a_goal_that_doubtful_rows_meet_says_so(doubted: str) -> None:
+    """Either side's; those of a mode that it is not held against are nothing to it."""
+    doubtful = Audit(verdict="suspect")
+    rows = [
+        row(mode, MAX, pps, repetition, doubtful if mode in (doubted, "ovs-dpdk") else OK)
+        for repetition in (1, 2)
+        for mode, pps in (("bare-metal", 2e6), ("offload", 2e6), ("ovs-dpdk", 1e6))
+    ]
+    [line] = verdicts(offload_modes(rows))
+    assert line.endswith("(goal 0.95: met, by measurements that the audit doubts)")
+    trusted = [one.model_copy(update={"audit": OK}) for one in rows if one.execution != "ovs-dpdk"]
+    aside = [one for one in rows if one.execution == "ovs-dpdk"]
+    [line] = verdicts(offload_modes([*trusted, *aside]))
+    assert line.endswith("(goal 0.95: met)")
+
+
 def test_each_is_compared_with_what_was_measured_beside_it() -> None:
     """A machine that is half as fast for a while is so for both."""
     rows = [
