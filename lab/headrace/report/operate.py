@@ -38,17 +38,19 @@ def sentence(bundle: Bundle) -> str:
     runs = _runs(bundle.results())
     if not runs:
         return ""
-    texts = [
-        f"{one.policy}: {significant(one.mean_lcores)} lcores in the mean, "
-        + (
-            "no window had a packet"
-            if one.kept is None
-            else f"SLO kept in {percent(one.kept, 5)} of the windows"
-        )
-        for one in (row.operated for row in runs[0])
-        if one is not None
-    ]
+    texts = (
+        _kept(row.operated) + ", doubted" * (row.ground == "measured" and not row.audit.trusted)
+        for row in runs[0]
+        if row.operated is not None
+    )
     return f"{'; '.join(texts)}."
+
+
+def _kept(one: Operated) -> str:
+    kept = "no window had a packet"
+    if one.kept is not None:
+        kept = f"SLO kept in {percent(one.kept, 5)} of the windows"
+    return f"{one.policy}: {significant(one.mean_lcores)} lcores in the mean, {kept}"
 
 
 def _runs(results: Sequence[Result]) -> list[list[Result]]:
