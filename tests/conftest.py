@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from support import lab
 from support.cluster import cluster, images, kubectl, own_image, own_state  # noqa: F401
 from support.engine import Engine, free_cpus
 from support.netns import Lan, netns_refusal
@@ -31,10 +30,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(root)
         if item.get_closest_marker("slow") and not os.environ.get("HEADRACE_SLOW"):
             item.add_marker(slow)
-
-
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    lab.forking = item.get_closest_marker("parallel") is not None
 
 
 @pytest.fixture(scope="session")

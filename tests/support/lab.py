@@ -21,7 +21,6 @@ import yaml
 from support.loaded import loaded
 
 COMMAND = Path(sys.executable).parent / "headrace"
-forking = False  # set for each test (tests/conftest.py)
 
 
 @cache
@@ -45,10 +44,10 @@ def environment(folder: Path, engine: Path) -> dict[str, str]:
 def headrace(
     *arguments: str, folder: Path, engine: Path, timeout: float = 120
 ) -> subprocess.CompletedProcess[str]:
-    """As users start it; for a test marked `parallel`, which has no engine of its own to look at,
-    forked of a process that has loaded what it needs."""
-    command, env = [str(COMMAND), *arguments], environment(folder, engine)
-    if forking and os.environ.get("HEADRACE_TESTS_EXEC") != "1":
+    """In a process forked of one that has loaded what it needs; with HEADRACE_TESTS_EXEC=1 as users
+    start it."""
+    command, env = [str(COMMAND), *map(str, arguments)], environment(folder, engine)
+    if os.environ.get("HEADRACE_TESTS_EXEC") != "1":
         return loaded().run(command, folder, env, timeout)
     return subprocess.run(
         command, cwd=folder, env=env, capture_output=True, text=True, timeout=timeout
