@@ -18,8 +18,8 @@ chain:
   - nat: {pool: [203.0.113.1]}
 deployment: {execution: [rtc, {model: rtc, elastic: 2}], lcores: {shared: true}}
 workload: {frame: 128, flows: 256}
-measure: {loads: [20k], trial: 0.5 s}
-warmup: 0.2 s
+measure: {loads: [5k], trial: 0.3 s}
+warmup: 0.1 s
 """
 
 

@@ -22,10 +22,10 @@ RESULT_NAMES = {
 }  # fmt: skip
 
 FIXED_LOADS = """
-warmup: 0.2
+warmup: 0.1
 deployment: {execution: [rtc, pipeline], hugepages: false}
 workload: {frame: [64, nfvbench], flows: 4096}
-measure: {loads: [20000], trial: 0.5}
+measure: {loads: [20000], trial: 0.2}
 """
 
 

@@ -44,7 +44,7 @@ from support.shm_peer import (
 
 Start = Callable[..., Engine]
 
-PACKETS = 40_000
+PACKETS, ATTACKED_S = 40_000, 0.8
 PACKETS_ASKED = 60_000  # with a word for each that its reader sleeps
 PACKETS_SENT = 100
 LATE = 10  # times 0.2 s: beside other work the thread that wakes has to wait, too
@@ -68,10 +68,10 @@ def test_neighbour_loses_nothing(
                 "start",
                 sources={
                     "gen": {"rate_pps": 200_000, "duration_s": 60},
-                    "gen2": {"rate_pps": PACKETS, "packets": PACKETS},
+                    "gen2": {"rate_pps": PACKETS / ATTACKED_S, "packets": PACKETS},
                 },
             )
-            attack(peer, time.monotonic() + 1.5)
+            attack(peer, time.monotonic() + ATTACKED_S)
 
         def arrived() -> bool:
             return bool(host.read()["links"]["gen2"]["state"] == "done")

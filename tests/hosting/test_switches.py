@@ -44,7 +44,7 @@ deployment:
   hugepages: false
 workload: {{frame: [128], flows: 60, direction: {direction}}}
 warmup: 0
-measure: {{loads: [2000], trial: 0.5, drain: 1.0}}
+measure: {{loads: [2000], trial: 0.2, drain: 0.5}}
 """
 
 
@@ -207,7 +207,9 @@ def test_nothing_is_left_of_a_lab_that_was_killed(engine_binary: Path, tmp_path:
     if refusal := absent("process", "ovs-dpdk"):
         pytest.skip(refusal)
     before = ours()
-    (tmp_path / "spec.yaml").write_text(spec("process", "ovs-dpdk").replace("0.5", "60"))
+    (tmp_path / "spec.yaml").write_text(
+        spec("process", "ovs-dpdk").replace("trial: 0.2", "trial: 60")
+    )
     lab = subprocess.Popen(
         [str(COMMAND), "run", "spec.yaml", "--out", "b"],
         cwd=tmp_path, env=environment(tmp_path, engine_binary),

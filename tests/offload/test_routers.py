@@ -110,7 +110,7 @@ def test_death_and_return(hosts: Hosts, tmp_path: Path) -> None:
     with routers:
         routers.wait(lambda: reaches(hosts, spaces["h1"], "10.0.2.2"), "h1 reaches h2")
         routers.wait(lambda: reaches(hosts, spaces["h2"], "10.0.3.2"), "h2 reaches h3")
-        others = Pings(hosts, spaces["h2"], "10.0.3.2", 600, 0.02)
+        others = Pings(hosts, spaces["h2"], "10.0.3.2", 400, 0.02)
         sessions = routers.vnf("r1")["sessions"]
         routers.kill("r1", "zebra")
         routers.wait(lambda: routers.vnf("r1")["held"], "held", 3)
@@ -120,7 +120,7 @@ def test_death_and_return(hosts: Hosts, tmp_path: Path) -> None:
         routers.wait(lambda: reaches(hosts, spaces["h1"], "10.0.2.2"), "h1 reaches h2 again", 30)
         assert any("zebra died" in line for line in routers.said)
         sent, lost = others.lost()
-        assert (sent, lost) == (600, 0)
+        assert (sent, lost) == (400, 0)
 
 
 def test_dead_vnf_loses_its_routes(hosts: Hosts, tmp_path: Path) -> None:
