@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -43,7 +44,7 @@ deployment:
   {more}
 workload: {{frame: [128], flows: 60}}
 warmup: 0
-measure: {{loads: [2000], trial: 0.5, drain: 0.3}}
+measure: {{loads: [2000], trial: 0.2, drain: 0.2}}
 """
 
 
@@ -207,7 +208,7 @@ def test_refused(engine_binary: Path, tmp_path: Path, text: str, message: str) -
 def test_uplink_limits(engine_binary: Path, tmp_path: Path) -> None:
     """20 Mbit/s offered on a wire of 10: what is lost is lost there, and said to be."""
     text = spec("['null']", "{kind: process, uplink_gbps: 0.01}")
-    text = text.replace("loads: [2000]", "loads: [16900]").replace("trial: 0.5", "trial: 2")
+    text = text.replace("loads: [2000]", "loads: [16900]").replace("trial: 0.2", "trial: 2")
     [result] = run(tmp_path, engine_binary, text, attempts=1)["results"]
     if result["sent_pps"] < 12000:
         pytest.skip(f"the machine made {result['sent_pps']:.0f} of 16900 packets/s only")
@@ -218,7 +219,7 @@ def test_uplink_limits(engine_binary: Path, tmp_path: Path) -> None:
 def test_killed_vnfs(engine_binary: Path, tmp_path: Path) -> None:
     """A few seconds of what studies/hosting-chaos.yaml does for ten minutes."""
     (tmp_path / "spec.yaml").write_text(spec("[l2fwd]", "{kind: process, chains: 3}"))
-    outcome = killed_vnfs(tmp_path, engine_binary, 8, 5000, 3)
+    outcome = killed_vnfs(tmp_path, engine_binary, 4, 5000, 3, every=0.8)
     assert outcome["mbufs_after"] <= outcome["mbufs_before"]
 
 
@@ -227,7 +228,7 @@ def test_killed_vnfs_go_on_with_their_flows(engine_binary: Path, tmp_path: Path)
     chain = "[{firewall: {rules: [{action: permit}]}}, {nat: {pool: [203.0.113.1]}}]"
     hosting = "{kind: process, chains: 3, checkpoint: 100 ms}"
     (tmp_path / "spec.yaml").write_text(spec(chain, hosting, "execution: rtc"))
-    taken = killed_vnfs(tmp_path, engine_binary, 8, 5000, 3)["taken"]
+    taken = killed_vnfs(tmp_path, engine_binary, 4, 5000, 3, every=0.8)["taken"]
     assert taken["restarts"] >= 3 and taken["restored"] > 0 and taken["refused"] == 0
     assert taken["live"] == taken["restored"] + taken["expired"] + taken["lost"]
     assert taken["most_at_once"] <= 1024
@@ -239,7 +240,7 @@ chain: ['null']
 deployment: {hosting: {kind: process, wait: poll, slots: 64}, hugepages: false}
 workload: {frame: [128], flows: 60}
 warmup: 0.2
-measure: {loads: [20000], trial: 4}
+measure: {loads: [20000], trial: 2}
 """
 
 
@@ -259,8 +260,20 @@ def engines_of(folder: Path) -> list[int]:
     return engines
 
 
+def trial_runs(folder: Path) -> bool:
+    """Whether the trial behind the warm-up has sent for a third of a second or more."""
+    [control] = runtime_dir(folder).glob("headrace/run-*/control.sock")
+    with socket.socket(socket.AF_UNIX) as client, client.makefile("rw") as lines:
+        client.connect(str(control))
+        lines.write('{"cmd": "read"}\n')
+        lines.flush()
+        links = json.loads(lines.readline())["links"].values()
+    sources = [one for one in links if "intended" in one]
+    return any(one["state"] == "running" and one["sent"] > 7000 for one in sources)
+
+
 def test_a_vnf_that_stood_still_is_told(engine_binary: Path, tmp_path: Path) -> None:
-    """Stopped for 0.3 s of a trial of 4 s: what it lost is not the chain's."""
+    """Stopped for 0.3 s of a trial of 2 s: what it lost is not the chain's."""
     (tmp_path / "spec.yaml").write_text(STOPPED)
     with subprocess.Popen(
         [COMMAND, "run", "spec.yaml", "--out", "b", "--json"], cwd=tmp_path,
@@ -269,18 +282,21 @@ def test_a_vnf_that_stood_still_is_told(engine_binary: Path, tmp_path: Path) -> 
     ) as run:  # fmt: skip
         journal = tmp_path / "b" / "trials.jsonl"
         assert wait_for(lambda: journal.exists() and '"warm-up"' in journal.read_text(), 120)
-        time.sleep(1.5)
+        assert wait_for(lambda: trial_runs(tmp_path), 60)
         [pid] = engines_of(tmp_path)
         os.kill(pid, signal.SIGSTOP)
+        stopped = time.monotonic()
         time.sleep(0.3)
         os.kill(pid, signal.SIGCONT)
+        stopped_s = time.monotonic() - stopped
         out, err = run.communicate(timeout=120)
     assert run.returncode == 0, err
     [result] = json.loads(out)["results"]
     assert result["lost"] > 0.05 * result["sent"]
     [finding] = [f for f in result["audit"]["findings"] if f["check"] == "standstill"]
     assert not finding["ok"] and finding["text"].startswith("VNF vnf1.1's lcore")
-    assert finding["value"] == pytest.approx(0.3 / 4.3, abs=0.03)
+    # Readings are before and behind the trial, and take their time where the machine is busy.
+    assert stopped_s / 3 < finding["value"] < stopped_s / 2 + 0.05
     assert result["audit"]["verdict"] != "ok"
     assert all(one["unknown"] == 0 for one in result["accounts"])
 
@@ -304,7 +320,8 @@ def test_offloaded_state_beside_the_conventional_way(engine_binary: Path, tmp_pa
     """Two executions of one study, of two VNFs one behind the other: none lost, all counted."""
     chain = f"[{{firewall: {{rules: [{{action: permit}}]}}}}, {NAT}]"
     more = "execution: [pipeline, {model: pipeline, offload: 1024}]"
-    text = spec(chain, "{kind: process, chains: 2}", more)
+    # Long enough that most packets are of flows whose first ones were decided.
+    text = spec(chain, "{kind: process, chains: 2}", more).replace("trial: 0.2", "trial: 0.5")
     results = run(tmp_path, engine_binary, text)["results"]
     assert [one["execution"] for one in results] == ["pipeline", "pipeline offloaded"]
     assert not any(one["unknown"] for result in results for one in result["accounts"])
@@ -330,6 +347,7 @@ def test_offloaded_state_beside_the_conventional_way(engine_binary: Path, tmp_pa
     assert "of the packets what their VNF had decided" in " ".join(explained.stdout.split())
 
 
+@pytest.mark.parallel
 @pytest.mark.parametrize(
     ("chain", "hosting", "more", "words"),
     [
