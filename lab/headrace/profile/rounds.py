@@ -20,7 +20,7 @@ T = TypeVar("T")
 # What a poll costs once shows where there is a quarter of the load.
 SLOW = 0.25
 _MET, _COLD_S, _COLD_MOST_S = 2, 0.1, 0.5
-_AGAIN = 6  # rounds, of the cases that lack samples
+_AGAIN = 6  # rounds, of the cases that lack samples; two for each repetition that was asked for
 
 
 @dataclass
@@ -71,8 +71,9 @@ def alternating(several: Sequence[T], turn: int) -> list[T]:
 
 def measure(bench: Bench, cases: Sequence[Case], rounds: int, anew: bool = True) -> None:
     """All in one state of the machine: where a hypervisor moved lcores meanwhile, what was taken
-    with them elsewhere is taken again, up to _AGAIN rounds, and left out. `anew`: the state that
-    by then most of the cases were measured in; else that of what was measured before."""
+    with them elsewhere is taken again, up to _AGAIN rounds, and left out; who asks for few
+    repetitions has fewer. `anew`: the state that by then most of the cases were measured in; else
+    that of what was measured before."""
     before = {} if anew else bench.lines
     if anew:
         bench.mixed = False
@@ -81,7 +82,7 @@ def measure(bench: Bench, cases: Sequence[Case], rounds: int, anew: bool = True)
         for case in alternating(cases, turn):
             _measure(bench, case, count)
     bench.lines = {**covering(cases, counts[0]), **before}
-    for _ in range(_AGAIN):
+    for _ in range(min(_AGAIN, 2 * bench.repetitions)):
         few = [case for case in cases if case.few(bench.lines, counts[0])]
         if not few:
             break

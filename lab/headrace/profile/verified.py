@@ -18,8 +18,9 @@ from headrace.spec import plan as record
 from headrace.spec.profile import Speed
 
 _ROUNDS, _TRIALS = 3, 3
-_TRIALS_MOVED = 10  # more of them, while the hypervisor has lcores elsewhere
-_ROUNDS_MOVED = 3  # more, while a layout has none in which they were as when costs were taken
+# More of them, while the hypervisor has lcores elsewhere, and while a layout has no round in which
+# they were as when costs were taken; fewer for who asks for few repetitions.
+_TRIALS_MOVED, _ROUNDS_MOVED = 10, 3
 # Latency at a load: of so many trials a round, each so long once all flows were met so many times.
 _AT_LOAD, _AT_LOAD_S, _MET = 2, 0.6, 2
 _COLD_S = 0.1  # the least: caches, and queues that came of their misses
@@ -88,7 +89,7 @@ def verify(
     if reference is not None:
         several.append((reference.one, beside, None))
     usual = min(_ROUNDS, bench.repetitions)
-    for turn in range(usual + _ROUNDS_MOVED):
+    for turn in range(usual + min(_ROUNDS_MOVED, bench.repetitions)):
         if turn >= usual and all(_comparable(one, beside, reference) for one in every):
             break
         for one, into, rate in alternating(several, turn):
@@ -116,7 +117,7 @@ def _measure(bench: Bench, one: EnginePoint, into: Verified, rate_pps: float | N
     with points.running(bench, one, "apart", wait=True) as up:
         points.warm_up(up)
         samples = full_load(up, _TRIALS)
-        for _ in range(_TRIALS_MOVED):
+        for _ in range(min(_TRIALS_MOVED, 3 * bench.repetitions)):
             if any(s.of_state(bench.lines) for s in samples):
                 break
             samples += full_load(up, 1)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.ground.inline import EnginePoint
-from headrace.profile.point import PointSample
+from headrace.profile import rounds
+from headrace.profile.point import Bench, PointSample
 from headrace.profile.rounds import Case, alternating, covering, shares
 from headrace.profile.verified import Verified
 from headrace.record.counters import WorkerReading
@@ -116,3 +118,30 @@ def test_costs_are_of_the_state_that_no_case_lacks() -> None:
     assert covering(several[:2], 1) == {both: 345.0}
     # With two samples asked for neither is whole: 344 lacks one case, 79 all three.
     assert covering(several, 2) == {both: 345.0}
+
+
+@pytest.mark.parametrize(("repetitions", "again"), [(1, 2), (2, 4), (5, 6)])
+def test_who_asks_for_few_repetitions_does_not_wait_for_long(
+    repetitions: int, again: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that has lcores elsewhere all the time made one repetition seven: a minute of costs
+    that were called mixed all the same."""
+    measured: list[int] = []
+    notes: list[str] = []
+
+    def moved(_bench: Bench, case: Case, count: int) -> None:
+        measured.append(count)
+        case.samples += [sample(1e6, 78, 0, 1, moved=True)] * count
+
+    monkeypatch.setattr(rounds, "_measure", moved)
+    progress = SimpleNamespace(say=notes.append)
+    bench = cast(
+        Bench,
+        SimpleNamespace(
+            repetitions=repetitions, lines={}, mixed=False,
+            session=SimpleNamespace(progress=progress),
+        ),
+    )  # fmt: skip
+    rounds.measure(bench, [Case(cast(EnginePoint, None), less=())], 1)
+    assert measured == [repetitions] * (1 + again)
+    assert bench.mixed and len(notes) == 1
