@@ -52,7 +52,9 @@ again=(--reruns 2 --reruns-delay 3 -r aR)
 run pytest-parallel .venv/bin/python -m pytest "${again[@]}" -m parallel \
 	-n "$(nproc)" --maxprocesses=8 --dist=loadfile
 closing+=("pytest, in parallel: $(last_line pytest-parallel "$pytest_end")")
-run pytest .venv/bin/python -m pytest "${again[@]}" -m "not parallel"
+# Of the lab's own tests few are among those: the other files are not read again for them.
+mapfile -t alone < <(grep -rl --include='*_test.py' 'pytest.mark.alone' lab)
+run pytest .venv/bin/python -m pytest "${again[@]}" -m "not parallel" "${alone[@]}" tests
 closing+=("pytest: $(last_line pytest "$pytest_end")")
 
 # What needs namespaces or devices, for a user who may become root. No files of root's remain.
