@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 
 from headrace.record.bundle import Bundle
+from headrace.record.rows import Trial
+from support.engines import whole
 from support.lab import COMMAND, wait_for
 from support.netns import Lan
 from support.servers import SSHD, Servers
@@ -76,6 +78,15 @@ def started(two: Servers, folder: Path, spec: dict[str, Any]) -> subprocess.Pope
     )  # fmt: skip
 
 
+def ways_of(folder: Path, intended: int) -> tuple[Trial, dict[str, int]]:
+    """The trial of both ways, and how many packets were sent each way, all of which came back."""
+    by_way = {one.direction: one for one in Bundle(folder / "b").trials()}
+    ways = {way: by_way[way] for way in ("forward", "reverse")}
+    for one in ways.values():
+        assert whole(one, intended) and one.received == one.sent and not one.drops
+    return by_way["both"], {way: one.sent for way, one in ways.items()}
+
+
 def test_generator_and_chain_on_servers(
     lan: Lan, two: Servers, tmp_path: Path, cpus: list[int]
 ) -> None:
@@ -85,16 +96,16 @@ def test_generator_and_chain_on_servers(
     lab = started(two, tmp_path, study(two, cpus))
     _, errors = lab.communicate(timeout=120)
     assert lab.returncode == 0, errors
-    trials = Bundle(tmp_path / "b").trials()
-    for direction in ("forward", "reverse"):
-        [one] = [trial for trial in trials if trial.direction == direction]
-        assert (one.sent, one.received, one.drops) == (1000, 1000, {})
+    both, sent = ways_of(tmp_path, 1000)
     # One more proved each way before the trial.
-    assert [counted(lan, wires, f"hr{name}") for name in ENDS] == [1001] * 4
-    [both] = [one for one in trials if one.direction == "both"]
+    leave = {n: sent["forward" if n in ("left", "out") else "reverse"] for n in ENDS}
+    assert {n: counted(lan, wires, f"hr{n}") for n in ENDS} == {
+        n: packets + 1 for n, packets in leave.items()
+    }
     assert both.counters is not None
-    for port in both.counters.ports.values():
-        assert {port.rx_packets, port.tx_packets, port.device_rx, port.device_tx} == {1000}
+    for name, port in both.counters.ports.items():
+        assert {port.tx_packets, port.device_tx} == {leave[name]}
+        assert {port.rx_packets, port.device_rx} == {both.sent - leave[name]}
     lcores = {one.cpu for one in both.counters.workers}
     assert lcores == {cpus[0], 1000 + cpus[-1]}
     environment = Bundle(tmp_path / "b").environment
@@ -132,14 +143,16 @@ def test_a_chain_over_two_servers(
     lab = started(three, tmp_path, spec)
     _, words = lab.communicate(timeout=150)
     assert lab.returncode == 0, words
-    trials = Bundle(tmp_path / "b").trials()
-    ways = [one for one in trials if one.direction != "both"]
-    assert [(one.sent, one.received, one.drops) for one in ways] == [(500, 500, {})] * 2
+    both, sent = ways_of(tmp_path, 500)
     # One more proved each way before the trial.
-    assert [counted(lan, wires, f"hr{name}") for name in ends] == [501] * 6
-    [both] = [one for one in trials if one.direction == "both"]
+    there = {"left", "east", "out"}  # by which packets leave that go forward
+    leave = {n: sent["forward" if n in there else "reverse"] for n in ends}
+    assert {n: counted(lan, wires, f"hr{n}") for n in ends} == {
+        n: packets + 1 for n, packets in leave.items()
+    }
     assert both.counters is not None
-    assert {p.rx_packets for p in both.counters.ports.values()} == {500}
+    came = {name: port.rx_packets for name, port in both.counters.ports.items()}
+    assert came == {n: both.sent - packets for n, packets in leave.items()}
     assert {one.cpu // 1000 for one in both.counters.workers} == {0, 1, 2}
     assert wait_for(lambda: not any(one.left() for one in three.servers.values()), 10)
 
