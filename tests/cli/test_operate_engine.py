@@ -40,8 +40,11 @@ def test_lcores_are_added_while_packets_come(engine_binary: Path, tmp_path: Path
         assert sum(row["drops"].values()) == row["lost"]
         told = {finding["check"]: finding["ok"] for finding in row["audit"]["findings"]}
         assert told["conservation"] is True
-        assert 250 <= row["operated"]["windows"] <= 320  # of 10 ms, in three seconds
-        assert row["operated"]["seconds"] == pytest.approx(3, rel=0.05)
+        # The load's three seconds, and the last look, which is late where the machine is busy.
+        seconds = row["operated"]["seconds"]
+        assert 2.95 <= seconds <= 4
+        # Of 10 ms; in some of them a source that was kept from its lcore sent nothing.
+        assert 80 * seconds <= row["operated"]["windows"] <= 107 * seconds
     assert grows["operated"]["most_lcores"] == 2 and grows["operated"]["moves"] >= 64
     log = operate_logs(tmp_path / "b")[1]
     assert (log.decisions[0].lcores_before, log.decisions[0].lcores_after) == (1, 2)
