@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Build what is published from this checkout's committed state, in a clean Debian 12: a wheel, a .deb
-# for Debian 12 and one for 13, an image (OCI archive), and their checksums, in dist/. Needs root,
-# mmdebstrap and podman. Two builds of one commit are to give the same bytes as long as Debian's
+# Build what is published from a commit of this checkout, the last one unless HEADRACE_RELEASE_OF names
+# another, in a clean Debian 12: a wheel, a .deb for Debian 12 and one for 13, an image (OCI archive), and
+# their checksums, in dist/. Needs root, mmdebstrap and podman. Two builds of one commit are to give the same bytes as long as Debian's
 # packages are the same: all times are the commit's, Python packages are those of packaging/locked/run.txt.
 #
 #   scripts/release.sh [--twice] [DIR]    --twice: builds again, from nothing and in another folder,
@@ -17,8 +17,12 @@ twice=0
 target=$(realpath -m "${1:-$repo/dist}")
 work=${HEADRACE_RELEASE:-/var/tmp/headrace-release}
 suite=bookworm root=$work/root
-version=$(cat "$repo/VERSION")
-SOURCE_DATE_EPOCH=$(git -C "$repo" log -1 --format=%ct)
+commit=$(git -C "$repo" rev-parse --verify -q "${HEADRACE_RELEASE_OF:-HEAD}^{commit}") || {
+	echo "release: HEADRACE_RELEASE_OF: $HEADRACE_RELEASE_OF; allowed: a commit of $repo" >&2
+	exit 2
+}
+version=$(git -C "$repo" show "$commit:VERSION")
+SOURCE_DATE_EPOCH=$(git -C "$repo" log -1 --format=%ct "$commit")
 export SOURCE_DATE_EPOCH
 packages=(python3 python3-venv gcc libc6-dev meson ninja-build pkg-config libdpdk-dev libjansson-dev
 	libpcap-dev zlib1g-dev libseccomp-dev libhyperscan-dev libndpi-dev clang libbpf-dev bpftool libxdp-dev)
@@ -48,7 +52,7 @@ tar -xf "$work/$suite.tar" -C "$root"
 copy_network_settings "$root"
 echo "SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH" >>"$root/etc/environment"
 mkdir "$root/root/headrace"
-git -C "$repo" archive HEAD | tar -x -C "$root/root/headrace"
+git -C "$repo" archive "$commit" | tar -x -C "$root/root/headrace"
 inside "$root" root /root "apt-get update -q && DEBIAN_FRONTEND=noninteractive \
 	apt-get install -y -q --no-install-recommends ${packages[*]}" >"$work/apt.log" 2>&1 ||
 	die "the packages for building cannot be installed: $work/apt.log"
@@ -59,7 +63,7 @@ inside "$root" root /root headrace/packaging/build.sh >"$work/build.log" 2>&1 ||
 cp "$root"/root/headrace/dist/* "$target/"
 
 mkdir -p "$work/image"
-cp "$repo/packaging/Containerfile" "$work/image/"
+git -C "$repo" show "$commit:packaging/Containerfile" >"$work/image/Containerfile"
 mapfile -t sources < <(host_sources)
 # mmdebstrap leaves the place where it mounted the package, with its folders, in the root: the path of
 # this build would be in the image. So it is mounted at a place of the same name for all, and removed.
@@ -79,6 +83,7 @@ podman rmi "$image" >/dev/null
 (cd "$target" && sha256sum headrace[-_]"$version"* >SHA256SUMS && cat SHA256SUMS)
 
 [ $twice = 0 ] || {
-	HEADRACE_RELEASE=$work/again "$0" "$work/again/dist" >/dev/null
+	# The same commit, whatever was committed meanwhile.
+	HEADRACE_RELEASE_OF=$commit HEADRACE_RELEASE=$work/again "$0" "$work/again/dist" >/dev/null
 	python3 "$repo/scripts/compare_releases.py" "$target" "$work/again/dist"
 }
