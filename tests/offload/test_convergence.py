@@ -52,6 +52,10 @@ def test_all_routes_change(engine_binary: Path, tmp_path: Path, daemon: str) -> 
     with rows_of(bundle.path) as ask:
         [(per_s,)] = ask(PER_S, despite=())  # as a claim asks
     assert per_s == rows[0].per_s
+    replayed = headrace(
+        "run", "b", "--out", "c", folder=tmp_path, engine=engine_binary, timeout=300
+    )
+    assert replayed.returncode == 0, replayed.stderr
     same = diff(bundle, bundle)
     assert [(one.key.goal, one.changes[0].metric, one.changes[0].a) for one in same.compared] == [
         (f"convergence {row.event}", "change per_s", row.per_s) for row in rows

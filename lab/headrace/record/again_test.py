@@ -98,3 +98,17 @@ def test_outputs_are_beside_the_spec(tmp_path: Path) -> None:
     assert with_absolute_files(schema, {"file": "link"}, doc) == {"file": str(tmp_path / "link")}
     assert files_in(schema, {"file": "link"}, "output") == ["link"]
     assert files_in(schema, {"file": "link"}) == []
+
+
+def test_what_the_replay_writes_itself_needs_no_copy(tmp_path: Path) -> None:
+    """Routing daemons' configuration, as a study of convergence has it."""
+    with BundleWriter(tmp_path / "b") as writer:
+        writer.spec("name: x\nchain: [l2fwd]\n", {})
+    doc = document_of(Bundle(tmp_path / "b"))
+    assert doc is not None
+    (tmp_path / "own").mkdir()
+    file = tmp_path / "own" / "router.conf"
+    file.touch()
+    with pytest.raises(BadInput, match="of which the bundle holds no copy"):
+        doc.resolve(str(file))
+    assert doc.with_own(tmp_path / "own").resolve(str(file)) == file

@@ -114,6 +114,12 @@ class Document:
             raise BadInput(f"{self.file}: names {given}, of which the bundle holds no copy")
         return copy if copy is not None else (self.file.parent / given).resolve()
 
+    def with_own(self, folder: Path) -> Document:
+        """The same with files that this run has written there itself: no spec of a stranger's names
+        them, and a bundle has no copies."""
+        own = {str(file): file for file in folder.iterdir()}
+        return replace(self, inputs={**self.inputs, **own})
+
     def output(self, given: str | Path) -> Path:
         """A file or socket to be written to; a link there is the engine's to refuse."""
         return self.file.parent.resolve() / given

@@ -136,7 +136,8 @@ class SpeakerPoint:
     def deploy(self, site: Site) -> Iterator[SpeakerUp]:
         with tempfile.TemporaryDirectory(prefix="headrace-convergence-") as folder:
             spec = _service_spec(self, Path(folder))
-            with Service(spec, self.doc, site.say, site=site) as service:
+            doc = self.doc.with_own(Path(folder))
+            with Service(spec, doc, site.say, site=site) as service:
                 yield SpeakerUp(self, service)
 
 

@@ -125,7 +125,8 @@ class RoutersPoint:
             addresses = site.state.path / "addresses"
             write_addresses(addresses, self.routers.addresses())
             adapt = partial(_with_traffic, self.routers, spec, self.traffic_cpus[0], str(addresses))
-            with Service(spec, self.doc, site.say, adapt, site) as service:
+            doc = self.doc.with_own(FilePath(folder))
+            with Service(spec, doc, site.say, adapt, site) as service:
                 _know_next_hops(spec)
                 up = RoutersUp(self, site, service)
                 up.await_routes()
