@@ -9,6 +9,7 @@ import json
 import socket
 import struct
 from pathlib import Path
+from statistics import median_low
 
 import pytest
 import yaml
@@ -23,6 +24,7 @@ from support.lab import headrace
 TIMES_MS = (0, 20, 120, 150, 400)
 PERIOD_MS = 500  # the last packet's distance to the next round's first is the mean one
 ROUNDS = 4
+EARLY_MS = 50  # that a packet may come before the second one of its round
 SOURCE_PORT, START_MS = 7, 152  # IANA's information elements
 
 SPEC = """\
@@ -91,11 +93,17 @@ def received(collector: socket.socket) -> list[bytes]:
 
 def phases(records: list[tuple[int, int]]) -> list[int]:
     """Where in its period each packet of the capture came but the first, in ms behind the second
-    one, by the last record of each: a flow that is not expired by the next round has no new one.
-    The first is also sent before the first round, to verify the path."""
-    last = {port: start for start, port in records}
-    behind = [last[1000 + i] - last[1001] + TIMES_MS[1] for i in range(1, 5)]
-    return [ms % PERIOD_MS for ms in behind]
+    one of its round, in the median of the rounds: a stall of the machine makes those of one round
+    late. What verified the path is before the first."""
+    second = [start for start, port in records if port == 1001]
+
+    def behind(port: int, start: int) -> int:
+        later = (one - start for one, whose in records if whose == port)
+        return next((ms for ms in later if -EARLY_MS <= ms < PERIOD_MS - EARLY_MS), PERIOD_MS)
+
+    return [
+        TIMES_MS[1] + median_low(behind(1000 + i, start) for start in second) for i in range(1, 5)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +148,7 @@ def test_a_first_spec_measures(from_capture: bool, engine_binary: Path, tmp_path
     assert done.returncode == 0, done.stderr
     spec = yaml.safe_load((tmp_path / "mine.yaml").read_text())
     assert spec["deployment"]["execution"] == ["rtc", "pipeline"] and spec["measure"]["search"]
-    spec |= {"measure": {"loads": [20_000], "trial": 0.5}, "warmup": 0.2}
+    spec |= {"measure": {"loads": [5000], "trial": 0.4}, "warmup": 0.1}
     spec["deployment"]["hugepages"] = False
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(spec))
     done = headrace("run", "mine.yaml", "--json", folder=tmp_path, engine=engine_binary)
@@ -149,7 +157,8 @@ def test_a_first_spec_measures(from_capture: bool, engine_binary: Path, tmp_path
     assert [one["execution"] for one in results] == ["rtc", "pipeline"]
     for one in results:
         assert one["audit"]["verdict"] != "invalid"
-        assert one["sent"] == one["received"] == pytest.approx(10_000, rel=0.01)
+        # Where the machine stands still for a fifth of a second some are not sent, and none lost.
+        assert one["sent"] == one["received"] == pytest.approx(2000, rel=0.1)
         if from_capture:
             sent = {a["size"]: a["sent"] for a in one["accounts"] if a["size"] != "all"}
             shares = {"64": 0.6, "128-255": 0.3, "512-1023": 0.1}  # with FCS, RFC 2819's classes
