@@ -16,7 +16,7 @@ from headrace.ground.engines.translation import BALANCED, CHOSEN
 from headrace.host.openvswitch import dpdk_lacking
 from headrace.record.bundle import Bundle
 from headrace.record.equivalence import equivalences
-from support.engines import ROUTER, TRANSLATED, run, spec_of
+from support.engines import ROUTER, TRANSLATED, run, spec_of, whole
 from support.lab import runtime_dir
 from support.netns import Lan
 
@@ -73,19 +73,22 @@ def test_rules_and_routes(
     [verdict] = equivalences(tmp_path / "b")
     assert (verdict.verdict, verdict.engine) == ("the same", "ovs-dpdk"), verdict
     assert 0 < verdict.came <= verdict.own + verdict.probes
-    trials = [one for one in Bundle(tmp_path / "b").trials() if one.direction == "forward"]
-    assert [(one.execution, one.sent, one.lost) for one in trials] == [
-        ("rtc", 600, 0), ("ovs-dpdk", 600, 0),
-    ]  # fmt: skip
-    assert trials[1].policy_dropped == trials[0].policy_dropped
+    every = Bundle(tmp_path / "b").trials()
+    trials = [one for one in every if one.direction == "forward"]
+    assert [one.execution for one in trials] == ["rtc", "ovs-dpdk"]
+    assert all(whole(one, 600) for one in trials)
+    differ = abs(trials[1].policy_dropped - trials[0].policy_dropped)
+    assert differ <= abs(trials[1].sent - trials[0].sent)
     assert (0 < trials[0].policy_dropped < 600) == (chain == DENIED)
     assert trials[1].counters is not None
     dut = trials[1].counters.dut
-    ways = 2 if direction == "both" else 1
-    assert dut["forward/in"] == 600
-    assert dut["received"] == 600 * ways
+    sent = next(
+        one.sent for one in every if (one.execution, one.direction) == ("ovs-dpdk", direction)
+    )
+    assert dut["forward/in"] == trials[1].sent
+    assert dut["received"] == sent
     counters = ("simple-match-hits", "emc-hits", "smc-hits", "megaflow-hits", "misses")
-    assert sum(dut[name] for name in counters) == 600 * ways
+    assert sum(dut[name] for name in counters) == sent
     assert dut["cycles"] > 0
 
 
@@ -100,7 +103,7 @@ def test_translation(lan: Lan, engine_binary: Path, tmp_path: Path) -> None:
     assert verdict.answers > 20
     assert all(any(text in one for one in verdict.declared) for text in (CHOSEN, BALANCED))
     trials = [one for one in Bundle(tmp_path / "b").trials() if one.direction == "both"]
-    assert [(one.sent, one.lost) for one in trials] == [(1200, 0), (1200, 0)]
+    assert len(trials) == 2 and all(whole(one, 1200) for one in trials)
 
 
 FAULT = """
