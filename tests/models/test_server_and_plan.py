@@ -84,7 +84,7 @@ def test_bad_input(case: str, home: Path, engine_binary: Path) -> None:
 def test_a_short_profile(home: Path, engine_binary: Path) -> None:
     done = headrace(
         *("profile", "delay", "--param", "table_reads=1", "--states", "100,1k", "--json"),
-        *("--only", "state,frame", "--repetitions", "1", "--seconds", "0.25", "--no-corun"),
+        *("--only", "state", "--repetitions", "1", "--seconds", "0.1", "--no-corun"),
         folder=home,
         engine=engine_binary,
     )
