@@ -130,7 +130,7 @@ FUNCTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "next hop": (
         "l3fwd: {routes: [{prefix: 10.0.0.0/8, next_hop: 1}]}",
-        ("l3fwd.routes[0]", "next hop 1", "0 to 0"),
+        ("l3fwd.routes[0]", "next hop 1", "next_hops has 1, counted from 0"),
     ),
     "bits beyond the prefix": (
         "l3fwd: {routes: [{prefix: 10.1.0.0/8}]}",

@@ -110,7 +110,8 @@ def problem_of(error: Mapping[str, Any]) -> str:
         return pattern
     message: str = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
     bounds = [n for n in error.get("ctx", {}).values() if isinstance(n, int | float)]
-    if bounds and str(error["input"]).endswith("%"):  # who writes per cent reads per cent
+    given = error["input"]
+    if bounds and isinstance(given, str) and given.endswith("%"):  # who writes per cent reads it
         return f"{message.rpartition(' ')[0]} {bounds[0] * 100:.10g}%"
     return _TYPES.get(error["type"], message[:1].lower() + message[1:])
 
