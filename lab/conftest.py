@@ -33,3 +33,8 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 1000)
+
+
+def pytest_unconfigure() -> None:
+    """What is not looked through is not freed at the end either, of which DuckDB complains."""
+    gc.unfreeze()
