@@ -26,6 +26,7 @@ from headrace.record.verdict import DISTURBANCES
 DISTURBING = DISTURBANCES | {"search"}
 STARTS = 0.1  # by as much starts of one execution differ (docs/measuring.md)
 _AS_STARTS_DIFFER = ", as starts of one execution differ by as much, before it is repeated"
+_AS_DISTURBED = ", as the machine took of what {} carried, before it is repeated"
 CAUSE = 0.25  # of a difference: a cost that makes less of it is not its cause
 OFFSET = 0.05  # of what a cost saves: where others take back more than that, it is said
 
@@ -90,16 +91,10 @@ def conclude(
     ended = f"{_seen(usable)}{_doubt(standings)}."
     if len(standings) == 1:
         return _of_one(standings[0], by, fixed, ended)
-    once = first.key.ground == "measured" and _repetitions(usable) == 1
-    if fixed and once:
-        return _untold(standings, " before it is repeated", by, fixed, ended)
-    if more := [one.execution for one in standings[1:] if one.at_least]:
-        why = f", as more packets than {' and '.join(more)} had were not made"
-        return _untold(standings, why, by, fixed, ended)
+    if (untold := _untellable(standings, usable, fixed)) is not None:
+        return _untold(standings, untold, by, fixed, ended)
     tied = [one for one in standings[1:] if _overlap(standings[0], one)]
     ratio = _ratio(standings[0].figure, standings[1].figure)
-    if once and not tied and ratio is not None and ratio.value < 1 + STARTS:
-        return _untold(standings, _AS_STARTS_DIFFER, by, fixed, ended)
     if tied:
         limits = "" if fixed else _limits([standings[0], *tied])
         text = f"{_tie([standings[0], *tied], standings, by, fixed)}{limits}; {ended}"
@@ -119,6 +114,27 @@ def conclude(
         sure=sure and not tied,
         standings=tuple(standings),
     )
+
+
+def _untellable(
+    standings: Sequence[Standing], usable: Sequence[tuple[Summary, Pipe]], fixed: bool
+) -> str | None:
+    """Why none can be named best, where that is so."""
+    once = usable[0][0].key.ground == "measured" and _repetitions(usable) == 1
+    if fixed:
+        return " before it is repeated" if once else None
+    first, *others = standings
+    if more := [one.execution for one in others if one.at_least]:
+        return f", as more packets than {' and '.join(more)} had were not made"
+    held_up = {s.key.execution for s, _ in usable if _disturbed(s)}
+    behind = [one.execution for one in others if one.execution in held_up]
+    if once and behind:
+        return _AS_DISTURBED.format(" and ".join(behind))
+    ratio = _ratio(first.figure, others[0].figure)
+    apart = not any(_overlap(first, one) for one in others)
+    if once and apart and ratio is not None and ratio.value < 1 + STARTS:
+        return _AS_STARTS_DIFFER
+    return None
 
 
 def _of_one(one: Standing, by: str, fixed: bool, ended: str) -> Conclusion:
@@ -244,10 +260,14 @@ def _times(one: Paired) -> str:
 
 def _measured(s: Summary, goal: str, lines: Mapping[int, float]) -> str:
     """What its search found, and whether the machine had a part in it."""
-    checks = {f.check for r in s.results for f in r.audit.findings if not f.ok}
-    disturbed = " on a disturbed machine" if checks & DISTURBING else ""
+    disturbed = " on a disturbed machine" if _disturbed(s) else ""
     rates = [carried_pps(r) for r in s.results]
     return f"{s.key.execution} {goal} {pps(median(rates))}{disturbed}{_elsewhere(s, lines)}"
+
+
+def _disturbed(s: Summary) -> bool:
+    checks = {f.check for r in s.results for f in r.audit.findings if not f.ok}
+    return bool(checks & DISTURBING)
 
 
 def _elsewhere(s: Summary, lines: Mapping[int, float]) -> str:
