@@ -51,9 +51,7 @@ class Site:
     bundle: Path | None = None  # None: nothing is kept
     engine: PlanEngine = field(default_factory=PlanEngine)  # memory of engines, as decided once
     status: Callable[[str], None] = lambda text: None  # a passing state
-    at_limit: bool = (
-        False  # what is deployed is only driven to its limit, where losses do not count
-    )
+    at_limit: bool = False  # what is deployed is driven to its limit, where losses do not count
 
 
 class Asked(Protocol):
