@@ -89,8 +89,10 @@ static void say_ready(const char *path)
 {
 	int fd = path ? open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0644) : -1;
 
-	if (fd >= 0)
+	if (fd >= 0) {
+		(void)!write(fd, "\n", 1); /* who waits at a pipe's other end has gone at worst */
 		close(fd);
+	}
 }
 
 static int trace(struct run *r, char *msg, unsigned int size, json_t **out)

@@ -87,7 +87,7 @@ static const char usage[] =
 	"  --idle                   hooks that do nothing: what --stats itself costs\n"
 	"  --check                  which hooks this kernel allows, and why not the others\n"
 	"  --with-parent            ends when the process that started it does\n"
-	"  --ready-file FILE        created when tracing has begun\n";
+	"  --ready-file FILE        created, or a pipe's line, when tracing has begun\n";
 
 static int invalid(char *msg, unsigned int size, const char *name, const char *value,
 		   const char *allowed)

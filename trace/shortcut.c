@@ -271,6 +271,7 @@ static int say_ready(struct shortcut *s)
 		snprintf(s->msg, sizeof(s->msg), "%s: %s", s->ready_file, strerror(errno));
 		return -errno;
 	}
+	(void)!write(fd, "\n", 1); /* who waits at a pipe's other end has gone at worst */
 	close(fd);
 	return 0;
 }

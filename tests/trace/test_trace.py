@@ -283,8 +283,11 @@ with Tracer(["--sample", "0.01"]) as tracer:
 """
 
 
-def test_it_ends_with_a_lab_that_was_killed(tracer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_ends_with_a_lab_that_was_killed(
+    tracer: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("HEADRACE_TRACE", str(tracer))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     lab = subprocess.Popen(
         [sys.executable, "-c", LAB], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -297,3 +300,4 @@ def test_it_ends_with_a_lab_that_was_killed(tracer: Path, monkeypatch: pytest.Mo
     while child.exists() and time.monotonic() < end:
         time.sleep(0.05)
     assert not child.exists()
+    assert not list(tmp_path.iterdir())

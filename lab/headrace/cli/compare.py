@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +19,7 @@ from headrace.cli.report import finish_run
 from headrace.errors import BadInput
 from headrace.ground.choose import Grounds
 from headrace.host.exclusive import WAIT_S
+from headrace.host.state import run_state
 from headrace.record.bundle import Bundle
 from headrace.report.document_model import Document
 from headrace.report.in_turn import section, sentence
@@ -62,8 +62,8 @@ def compare(
     engines = {"a": engine_a, "b": engine_b}
     given = {side: engine for side, engine in engines.items() if engine is not None}
     names = {side: _named(spec, engines[side]) for side, spec in (("a", a), ("b", b or a))}
-    with tempfile.TemporaryDirectory(prefix="headrace-compare-") as scratch:
-        doc = joined(document.load(a), document.load(b or a), given, repetitions, Path(scratch))
+    with run_state() as state, state.folder("compare") as scratch:
+        doc = joined(document.load(a), document.load(b or a), given, repetitions, scratch)
         chosen = groups.chosen(doc, Wanted())
         checked = chosen.checked(Grounds().check, all_right=True)
         bundle, _, _ = measure_study(doc, chosen, checked, out, as_json, wait, compared=names)

@@ -78,6 +78,19 @@ class RunState:
     def forget(self, what: str) -> None:
         (self.path / f"{what}.json").unlink(missing_ok=True)
 
+    @contextmanager
+    def folder(self, name: str) -> Iterator[Path]:
+        """A folder of the run for a part of it: it goes with the run where that is killed."""
+        path = self.path / name
+        try:
+            path.mkdir()
+        except OSError as error:
+            raise unwritable(path, error) from None
+        try:
+            yield path
+        finally:
+            remove_tree(path)
+
     def remove(self) -> None:
         """The run is over: give back what it added to the machine, then forget it."""
         with _alone(self.path):  # half removed it looks like one whose owner is gone

@@ -51,6 +51,30 @@ def test_the_orphan_of_a_killed_run_is_ended() -> None:
     assert clean() == []
 
 
+def test_folders_of_a_killed_run_go_with_it() -> None:
+    script = """
+import os, signal
+from headrace.host.state import RunState
+with RunState().folder("part") as folder:
+    (folder / "file").write_text("of it")
+    print(folder, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    folder = Path(done.stdout.strip())
+    assert (folder / "file").exists()
+    clean()
+    assert not folder.exists() and not any(base.exists() for base in state_directories())
+
+
+def test_a_folder_of_a_run_is_there_for_its_part() -> None:
+    with run_state() as state:
+        for _ in range(2):
+            with state.folder("part") as folder:
+                (folder / "file").write_text("of it")
+            assert not folder.exists()
+
+
 def test_a_run_that_lives_is_left_alone() -> None:
     state = RunState()
     assert clean() == []

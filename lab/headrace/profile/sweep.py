@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -76,19 +75,19 @@ def profile(
     if wanted.nf not in bench.description.nfs:
         known = ", ".join(sorted(bench.description.nfs))
         raise BadInput(f"profile: there is no function {wanted.nf!r}; allowed: {known}")
-    with tempfile.TemporaryDirectory(prefix="headrace-profile-") as folder:
-        _note_spec(bench, wanted, Path(folder))
+    with bench.session.state.folder("profile") as folder:
+        _note_spec(bench, wanted, folder)
         levels = caches_of(server, bench.lcores[1], calibration)
         with _counting(bench.lcores[1]) as count:
-            taken, speed = _points(bench, wanted, Path(folder), count, say)
+            taken, speed = _points(bench, wanted, folder, count, say)
             grown = None
             if wanted.tables:
-                grown = acl_tables.measured(bench, Path(folder), levels, count, say)
+                grown = acl_tables.measured(bench, folder, levels, count, say)
         say("beside source and sink: on the same lcore, on another, on both")
-        places = _places(bench, wanted, Path(folder))
-        replicas = list(_replicas(bench, wanted, Path(folder), say))
-        corun = list(_coruns(bench, wanted, Path(folder), server, say)) if wanted.corun else []
-        counted, absent = _pmu(bench, wanted, Path(folder))
+        places = _places(bench, wanted, folder)
+        replicas = list(_replicas(bench, wanted, folder, say))
+        corun = list(_coruns(bench, wanted, folder, server, say)) if wanted.corun else []
+        counted, absent = _pmu(bench, wanted, folder)
     states = [(p.settings.state, p.cost.nf.median) for p in taken if p.sweep == "state"]
     return Profile(
         nf=wanted.nf,

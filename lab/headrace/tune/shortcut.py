@@ -6,12 +6,10 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import tempfile
-import time
-from pathlib import Path
 from types import TracebackType
 
 from headrace.errors import HeadraceError
+from headrace.host.ready import ReadyProgram
 from headrace.host.settings import inside
 from headrace.tune.advice import Way
 from headrace.tune.path import ServerPath
@@ -24,28 +22,16 @@ class Shortcut:
     """A context; the kernel detaches what the program attached however this ends."""
 
     def __init__(self, path: ServerPath, way: Way) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="headrace-shortcut-")
-        self._ready = Path(self._folder.name) / "ready"
         ports = [f"{s.port}={s.mac}" for s in path.stations]
-        ours = ["--with-parent", "--ready-file", str(self._ready)]
-        command = [str(find_shortcut()), "--way", way, *ours, *ports]
-        self._process = subprocess.Popen(
-            inside(path.namespace, command),
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, errors="replace", process_group=0,
-        )  # fmt: skip
+        command = inside(path.namespace, [str(find_shortcut()), "--way", way, *ports])
+        self._program = ReadyProgram("headrace-shortcut", command, subprocess.PIPE)
+        self._process = self._program.process
         self.redirected = self.dropped = 0
 
     def __enter__(self) -> Shortcut:
-        end = time.monotonic() + _READY_S
-        while not self._ready.exists():
-            if self._process.poll() is not None:
-                _, errors = self._process.communicate()
-                self._folder.cleanup()
-                raise HeadraceError(errors.strip() or "headrace-shortcut: ended at once")
-            if time.monotonic() > end:
-                self._stop()
-                raise HeadraceError(f"headrace-shortcut: not ready after {_READY_S:.0f} s")
-            time.sleep(0.01)
+        if not self._program.ready(_READY_S):
+            _, errors = self._process.communicate()
+            raise HeadraceError(errors.strip() or "headrace-shortcut: ended at once")
         return self
 
     def _stop(self) -> str:
@@ -57,7 +43,6 @@ class Shortcut:
         except subprocess.TimeoutExpired:
             self._process.kill()
             out, _ = self._process.communicate()
-        self._folder.cleanup()
         return out
 
     def __exit__(

@@ -7,10 +7,8 @@ import json
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from types import TracebackType
 
 from pydantic import ValidationError
@@ -18,6 +16,7 @@ from pydantic import ValidationError
 from headrace.collect.stack.result import StackTrace
 from headrace.errors import BadInput, HeadraceError
 from headrace.host import programs
+from headrace.host.ready import ReadyProgram
 
 _READY_SECONDS = 60  # verifying the programs takes one or two
 _STOP_SECONDS = 60
@@ -40,26 +39,15 @@ class Tracer:
     """A tracer that runs from entering the context until `stop`."""
 
     def __init__(self, options: Sequence[str]) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="headrace-trace-")
-        self._ready = Path(self._folder.name) / "ready"
-        self._out = Path(self._folder.name) / "out.json"
-        ours = ["--with-parent", "--ready-file", str(self._ready)]
-        command = [str(programs.find_tracer()), *ours, *options]
-        with self._out.open("w") as out:
-            # Its own process group: Ctrl-C reaches the lab alone, which then asks for the result.
-            self._process = subprocess.Popen(
-                command, stdout=out, stderr=subprocess.PIPE, errors="replace", process_group=0
-            )
+        command = [str(programs.find_tracer()), *options]
+        # A file without a name: the result is longer than a pipe, and read when it has ended.
+        self._out = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
+        self._program = ReadyProgram("headrace-trace", command, self._out)
+        self._process = self._program.process
 
     def __enter__(self) -> Tracer:
-        end = time.monotonic() + _READY_SECONDS
-        while not self._ready.exists():
-            if self._process.poll() is not None:
-                self._fail()
-            if time.monotonic() > end:
-                self.__exit__(None, None, None)
-                raise HeadraceError(f"headrace-trace: not ready after {_READY_SECONDS} s")
-            time.sleep(0.02)
+        if not self._program.ready(_READY_SECONDS):
+            self._fail()
         return self
 
     def _fail(self) -> None:
@@ -79,7 +67,8 @@ class Tracer:
         if self._process.returncode:
             raise HeadraceError(errors.strip() or "headrace-trace: ended without a result")
         try:
-            return StackTrace.model_validate_json(self._out.read_text())
+            self._out.seek(0)
+            return StackTrace.model_validate_json(self._out.read())
         except ValidationError as error:
             raise HeadraceError(
                 f"headrace-trace: its output is not what this version reads: {error.errors()[0]}"
@@ -88,10 +77,8 @@ class Tracer:
     def __exit__(
         self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None
     ) -> None:
-        if self.running:
-            self._process.kill()
-            self._process.communicate()
-        self._folder.cleanup()
+        self._program.kill()
+        self._out.close()
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -134,9 +133,9 @@ class SpeakerPoint:
 
     @contextlib.contextmanager
     def deploy(self, site: Site) -> Iterator[SpeakerUp]:
-        with tempfile.TemporaryDirectory(prefix="headrace-convergence-") as folder:
-            spec = _service_spec(self, Path(folder))
-            doc = self.doc.with_own(Path(folder))
+        with site.state.folder("convergence") as folder:
+            spec = _service_spec(self, folder)
+            doc = self.doc.with_own(folder)
             with Service(spec, doc, site.say, site=site) as service:
                 yield SpeakerUp(self, service)
 

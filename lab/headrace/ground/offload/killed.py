@@ -5,7 +5,6 @@ by the routes that it had."""
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -120,12 +119,12 @@ class RoutersPoint:
 
     @contextlib.contextmanager
     def deploy(self, site: Site) -> Iterator[RoutersUp]:
-        with tempfile.TemporaryDirectory(prefix="headrace-chaos-") as folder:
-            spec = self._service(FilePath(folder))
+        with site.state.folder("chaos") as folder:
+            spec = self._service(folder)
             addresses = site.state.path / "addresses"
             write_addresses(addresses, self.routers.addresses())
             adapt = partial(_with_traffic, self.routers, spec, self.traffic_cpus[0], str(addresses))
-            doc = self.doc.with_own(FilePath(folder))
+            doc = self.doc.with_own(folder)
             with Service(spec, doc, site.say, adapt, site) as service:
                 _know_next_hops(spec)
                 up = RoutersUp(self, site, service)
