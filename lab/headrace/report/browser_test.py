@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pages in a real browser: on a phone, a desktop and a wide screen no label of a picture stands on
-another one or is cut off, and nothing makes the page wider than its window."""
+another one, is struck through or cut off, and nothing makes the page wider than its window."""
 
 from __future__ import annotations
 
@@ -65,6 +65,13 @@ for (const frame of document.querySelectorAll('iframe')) {
         if (wide > 0.5 && high > 0.25 * Math.min(a.height, b.height))
           say(`overlap: ${texts[j].textContent} | ${texts[i].textContent}`);
       });
+      for (const line of svg.querySelectorAll('line.squeeze')) {
+        const b = line.getBoundingClientRect();
+        const thick = parseFloat(getComputedStyle(line).strokeWidth) / 2;
+        if (Math.min(a.right, b.right) > Math.max(a.left, b.left)
+            && a.top < b.top + thick && a.bottom > b.top - thick)
+          say('struck through: ' + texts[i].textContent);
+      }
     });
   }
   say('pictures ' + pictures);

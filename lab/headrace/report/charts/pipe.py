@@ -160,10 +160,10 @@ def _blocks(slot: _Slot, middle: float) -> str:
             body.append(line(x, middle - y, x, middle + y, class_="cut"))
         shown = shorten(name, each - 10, 13)
         half = each / 2
-        body.append(text(x + half, middle - 1, shown, class_="nf", text_anchor="middle"))
+        body.append(text(x + half, middle - 3, shown, class_="nf", text_anchor="middle"))
         if name in cycles:
             cost = f"{significant(cycles[name])} cyc"
-            body.append(text(x + half, middle + 14, cost, class_="small", text_anchor="middle"))
+            body.append(text(x + half, middle + 11, cost, class_="small", text_anchor="middle"))
     tip = "\n".join(f"{c.name}: {significant(c.cycles)} cycles per packet" for c in part.costs)
     hover = rect(slot.x, middle - slot.half, slot.width, 2 * slot.half, title(tip), class_="hover")
     return "".join(body) + hover
