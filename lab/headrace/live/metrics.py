@@ -145,7 +145,7 @@ def _traffic(scene: Scene) -> Iterator[Metric]:
         "One-way latency from the intended send time, in this trial.",
         labels=["direction"],
     )
-    for way in scene.moment.ways if scene.moment else ():
+    for way in scene.moment.ways if scene.moment and scene.deployed else ():
         sent.add_metric([way.direction], way.sent)
         received.add_metric([way.direction], way.received)
         if way.latency is not None:

@@ -54,7 +54,7 @@ def _document(scene: Scene, now_s: float, sections: tuple[Section, ...]) -> Docu
     if scene.ended:
         cautions: tuple[str, ...] = (scene.ended,)
     else:
-        cautions = (scene.unseen,) if scene.unseen and scene.label else ()
+        cautions = (scene.unseen,) if scene.unseen and scene.deployed else ()
     return Document(
         title=scene.study,
         subtitle=_where(scene, now_s),
@@ -85,8 +85,8 @@ def _where(scene: Scene, now_s: float) -> str:
         parts = [f"{scene.chain}, {scene.execution}"]
     if scene.trial is not None:
         parts.append(_trial(scene.trial, now_s - scene.trial_began_s))
-    elif scene.label and not scene.ended:
-        parts.append("between trials" if scene.trials else "deploying")
+    elif (scene.label or scene.chain) and not scene.ended:
+        parts.append("between trials" if scene.deployed else "deploying")
     return " · ".join(parts)
 
 
@@ -99,6 +99,8 @@ def _trial(trial: TrialBegun, went_s: float) -> str:
 def _answers(scene: Scene) -> Iterator[Answer]:
     if (moment := scene.moment) is not None:
         over = f"mean of the last {moment.seconds:.2g}{units.SPACE}s"
+        if not scene.deployed:
+            over = "when it was seen last"
         yield Answer(units.pps(sum(w.sent_pps for w in moment.ways)), over, "sent")
         yield Answer(units.pps(sum(w.received_pps for w in moment.ways)), over, "received")
         dropped = sum(moment.dropped.values()) / moment.seconds if moment.seconds else 0.0
@@ -119,6 +121,8 @@ def _chain(scene: Scene) -> Section:
         "Packets/s into each segment, pauses between trials included. A stretch is as full as its "
         "lcore is busy; red drops packets."
     )
+    if not scene.deployed:
+        note = f"{scene.chain}, {scene.execution}, as it was seen last. {note}"
     return Section("Chain", note, (Chart(picture),), anchor="chain")
 
 

@@ -71,6 +71,7 @@ class Scene:
     results: tuple[Result, ...] = ()
     notes: tuple[str, ...] = ()
     moment: Moment | None = None
+    deployed: bool = False  # what the moment is of is still there
     moment_s: float = 0.0
     unseen: str = NO_POINT  # why there is no moment
     rates: tuple[Rates, ...] = ()
@@ -133,11 +134,14 @@ class Onlooker(Observer):
     def deployed(self, point: Point, up: Deployed | None) -> None:
         with self._look_lock:
             self._looking = None if up is None else up.looking()
-            why = NO_POINT if up is None else "" if self._looking else NO_COUNTERS
+        if up is None:  # what was seen last stays in the picture until the next is there
+            self._change(deployed=False, unseen=NO_POINT)
+            return
         self._rates.clear()
         self._change(
             chain=point.chain, execution=point.execution, segments=tuple(point.segments),
-            moment=None, unseen=why, bounds={}, search=(), rates=(),
+            moment=None, deployed=True, unseen="" if self._looking else NO_COUNTERS,
+            bounds={}, search=(), rates=(),
         )  # fmt: skip
 
     def trial_begins(self, begun: TrialBegun) -> None:

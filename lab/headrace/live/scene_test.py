@@ -166,11 +166,28 @@ def test_what_cannot_be_read_is_said(look: Look | None, why: str) -> None:
 def test_nothing_is_read_once_it_is_undone() -> None:
     look = Look(moment())
     watching = onlooker(look)
-    assert watching.look().moment is not None
+    seen = watching.look().moment
+    assert seen is not None
     watching.deployed(cast(Point, SimpleNamespace(chain="", execution="", segments=())), None)
     look.seen = None
-    assert watching.look().moment is None and watching.scene.unseen == NO_POINT
+    assert watching.look().moment is seen and watching.scene.unseen == NO_POINT
     assert watching.exposed() == {}
+
+
+def test_what_was_seen_last_stays_until_the_next_is_there() -> None:
+    """Executions that are compared are deployed a second each: a page of nothing would flicker."""
+    watching = onlooker(Look(moment()))
+    point = cast(Point, SimpleNamespace(chain="", execution="", segments=()))
+    assert "as it was seen last" not in page(watching) and "between trials" in page(watching)
+    watching.deployed(point, None)
+    words = " ".join(page(watching).split())
+    assert "deploying" in words and "mine, rtc, as it was seen last" in words
+    assert "sent 1.00 kpps when it was seen last" in words and "acl0 denied 250 700" in words
+    assert NO_POINT not in words
+    [times] = [family for name, family in exposed(watching).items() if "latency" in name]
+    assert not times.samples
+    watching.deployed(point, cast(Deployed, SimpleNamespace(looking=lambda: Look(moment(0)))))
+    assert watching.scene.moment is None and watching.scene.deployed
 
 
 def test_two_hundred_segments_have_a_stretch_each() -> None:
