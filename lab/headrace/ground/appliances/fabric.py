@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,8 +23,7 @@ from headrace.host.plumbing import (
     within,
 )
 from headrace.host.programs import VSWITCHD
-
-_TIMEOUT_S = 30
+from headrace.host.traffic_control import send_all
 
 
 @dataclass(frozen=True)
@@ -130,42 +127,7 @@ class Bridge(Apart):
         host_end = f"{self.tag}p{self._next()}"
         add_veth(host_end, namespace, name, None, self.ledger)
         for port in ports:
-            _tc("qdisc", "replace", "dev", port.host_end, "clsact")
-            for hook in ("ingress", "egress"):
-                _mirror_all(port.host_end, hook, host_end)
-
-
-# Every packet, in the order in which kernels are likely to have it: matchall, u32, classic BPF.
-_ALL = (
-    ("matchall",),
-    ("u32", "match", "u32", "0", "0"),
-    ("bpf", "bytecode", "1,6 0 0 4294967295,"),
-)
-
-
-def _mirror_all(device: str, hook: str, to: str) -> None:
-    error = ""
-    for classifier in _ALL:
-        try:
-            _tc("filter", "add", "dev", device, hook, "protocol", "all", "pref", "10", *classifier,
-                "action", "mirred", "egress", "mirror", "dev", to)  # fmt: skip
-            return
-        except HeadraceError as failure:
-            error = str(failure)
-    raise HeadraceError(f"mirror of {device}: {error}")
-
-
-def _tc(*arguments: str) -> None:
-    tc = shutil.which("tc")
-    if tc is None:
-        raise HeadraceError("tc: not found; install it (`apt-get install iproute2`)")
-    done = subprocess.run(
-        [tc, *arguments], capture_output=True, errors="replace", timeout=_TIMEOUT_S, check=False
-    )
-    if done.returncode:
-        raise HeadraceError(
-            f"tc {arguments[0]} {arguments[1]}: {done.stderr.strip().splitlines()[0]}"
-        )
+            send_all(port.host_end, ("ingress", "egress"), "mirror", host_end)
 
 
 class Macvlan(Apart):

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queueing disciplines and filters of the current network namespace's devices: tc(8)."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterable
+from typing import Literal
+
+from headrace.errors import HeadraceError
+from headrace.host import netlink
+
+_TIMEOUT_S = 30
+_ROOT = 0xFFFFFFFF  # TC_H_ROOT, linux/pkt_sched.h
+_WIRE_BYTES = 24  # FCS, preamble and gap, which no frame in the kernel's memory has
+# Every packet, in the order in which kernels are likely to have it: matchall, u32, classic BPF.
+_ALL = (
+    ("matchall",),
+    ("u32", "match", "u32", "0", "0"),
+    ("bpf", "bytecode", "1,6 0 0 4294967295,"),
+)
+Verb = Literal["mirror", "redirect"]
+
+
+def send_all(device: str, hooks: Iterable[str], verb: Verb, to: str) -> None:
+    """Has each packet at these hooks of a device (ingress, egress) go to another device: a copy, or
+    the packet itself."""
+    _tc("qdisc", "replace", "dev", device, "clsact")
+    for hook in hooks:
+        _send_all(device, hook, verb, to)
+
+
+def _send_all(device: str, hook: str, verb: Verb, to: str) -> None:
+    error = ""
+    for classifier in _ALL:
+        try:
+            _tc("filter", "add", "dev", device, hook, "protocol", "all", "pref", "10", *classifier,
+                "action", "mirred", "egress", verb, "dev", to)  # fmt: skip
+            return
+        except HeadraceError as failure:
+            error = str(failure)
+    raise HeadraceError(f"{verb} of {device}: {error}")
+
+
+def limit_sending(device: str, rate_bps: int, bucket_bytes: int, frames: int) -> None:
+    """Lets a device send so many bits of layer 1 per second and no more (tc-tbf(8)); `frames` wait
+    for it, and what finds no room among them is dropped."""
+    _tc("qdisc", "replace", "dev", device, "root", "handle", "1:", "tbf", "rate", f"{rate_bps}bit",
+       "burst", f"{bucket_bytes}b", "overhead", str(_WIRE_BYTES),
+       "limit", str(bucket_bytes))  # fmt: skip
+    _tc("qdisc", "replace", "dev", device, "parent", "1:1", "handle", "2:", "pfifo",
+       "limit", str(frames))  # fmt: skip
+
+
+def dropped() -> dict[str, int]:
+    """What the root qdisc of each device has dropped since it is there, in packets."""
+    with netlink.IPRoute() as ip:
+        names = {link["index"]: str(link.get_attr("IFLA_IFNAME")) for link in ip.get_links()}
+        return {
+            names[qdisc["index"]]: int(stats.get_attr("TCA_STATS_QUEUE")["drops"])
+            for qdisc in ip.get_qdiscs()
+            if qdisc["parent"] == _ROOT and qdisc["index"] in names
+            for stats in [qdisc.get_attr("TCA_STATS2")]
+        }
+
+
+def _tc(*arguments: str) -> None:
+    program = shutil.which("tc") or "/sbin/tc"
+    try:
+        done = subprocess.run(
+            [program, *arguments],
+            capture_output=True, errors="replace", timeout=_TIMEOUT_S, check=False,
+        )  # fmt: skip
+    except OSError:
+        raise HeadraceError("tc: not found; install it (`apt-get install iproute2`)") from None
+    if done.returncode:
+        words = (done.stderr.strip() or "failed").splitlines()[0]
+        raise HeadraceError(f"tc {arguments[0]} {arguments[1]}: {words}")
