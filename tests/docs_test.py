@@ -62,6 +62,21 @@ def test_papers_and_functions_are_named() -> None:
     assert codes == []
 
 
+def test_tests_that_measuring_names_are_there() -> None:
+    """A row may go on with the file of the row before: `the same, -k WORD`."""
+    lacking, file = [], REPO
+    for command in re.findall(r"`([^`]+)`", (REPO / "docs/measuring.md").read_text("utf-8")):
+        if path := re.search(r"(?:tests|lab)/\S+\.py", command):
+            file = REPO / path[0]
+        if not file.exists():
+            lacking.append(command)
+        elif word := re.search(r"-k \"?(\w+)", command):
+            tests = re.findall(r"^def (test_\w+)", file.read_text("utf-8"), re.MULTILINE)
+            if not any(word[1] in name for name in tests):
+                lacking.append(f"{command}: not in {file.name}")
+    assert file != REPO and lacking == []
+
+
 def test_the_reference_is_what_engine_and_lab_say() -> None:
     script = REPO / "scripts" / "reference.py"
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
