@@ -7,6 +7,7 @@ before it is done: functions that a run made are removed, others go back as they
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import time
@@ -115,6 +116,7 @@ class Functions:
     def __init__(self, pf: Pf, needed: int, ledger: Ledger) -> None:
         self.pf, self._ledger = pf, ledger
         self._next = 0
+        self._indices: dict[str, int] = {}  # by address
         # Virtual functions talk to the physical one, which answers only while it is up.
         if not _is_up(pf.name):
             ledger.note("up", pf.name)
@@ -169,7 +171,26 @@ class Functions:
         rebind(device, VFIO)
         return address
 
+    def hold_to(self, mac: str, mbps: int) -> None:
+        """Lets the function of this address send so many Mbit/s and no more."""
+        index, pf = self._indices[mac], self.pf
+        self._ledger.note("vf-rate", f"{pf.name}:{index}:{_max_tx_rate(pf.name, index)}")
+        try:
+            _set_rate(pf.name, index, mbps)
+        except HeadraceError as error:
+            raise HeadraceError(
+                f"{pf.name}: keeps virtual function {index} to no rate (rate_cap_gbps, "
+                f"{mbps} Mbit/s): {error}"
+            ) from None
+        kept = _max_tx_rate(pf.name, index)
+        if kept != mbps:
+            raise HeadraceError(
+                f"{pf.name}: keeps virtual function {index} to {kept} Mbit/s, and not to the "
+                f"{mbps} of its rate_cap_gbps"
+            )
+
     def _address(self, index: int, mac: str, vlan: int) -> None:
+        self._indices[mac] = index
         ip("link", "set", "dev", self.pf.name, "vf", str(index), "mac", mac, "vlan", str(vlan),
            "spoofchk", "off" if vlan else "on")  # fmt: skip
 
@@ -210,6 +231,30 @@ def give_back(name: str) -> bool:
     except HeadraceError:
         return False
     return True
+
+
+def restore_rate(name: str) -> bool:
+    """A virtual function's, PF:INDEX:MBPS, as it was before; with its function it is gone."""
+    pf, index, mbps = name.split(":")
+    try:
+        if _max_tx_rate(pf, int(index)) == int(mbps):
+            return False
+        _set_rate(pf, int(index), int(mbps))
+    except HeadraceError:
+        return False
+    return True
+
+
+def _set_rate(pf: str, index: int, mbps: int) -> None:
+    """0: none."""
+    ip("link", "set", "dev", pf, "vf", str(index), "max_tx_rate", str(mbps))
+
+
+def _max_tx_rate(pf: str, index: int) -> int:
+    """In Mbit/s; 0: none."""
+    shown = json.loads(ip("-json", "-details", "link", "show", "dev", pf))
+    rates = {vf["vf"]: vf.get("rate", {}) for vf in shown[0].get("vfinfo_list", ())}
+    return int(rates.get(index, {}).get("max_tx", 0))
 
 
 def unbind(address: str) -> bool:
@@ -260,7 +305,7 @@ def _appear(look: Callable[[], str | None]) -> str | None:
     return device
 
 
-def ip(*arguments: str) -> None:
+def ip(*arguments: str) -> str:
     tool = shutil.which("ip") or "/sbin/ip"
     try:
         done = subprocess.run(
@@ -275,3 +320,4 @@ def ip(*arguments: str) -> None:
     if done.returncode:
         words = (done.stderr.strip() or "failed").splitlines()[0]
         raise HeadraceError(f"ip {' '.join(arguments[:4])}: {words}")
+    return done.stdout

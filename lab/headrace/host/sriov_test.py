@@ -4,12 +4,24 @@ here a folder of its form."""
 
 from __future__ import annotations
 
+import itertools
+import json
 from pathlib import Path
 
 import pytest
 
-from headrace.errors import BadInput
-from headrace.host.sriov import choose_nic, choose_nics, no_vfio, physical_functions, rebind
+from headrace.errors import BadInput, HeadraceError
+from headrace.host import sriov
+from headrace.host.ledger import FILE, Ledger
+from headrace.host.sriov import (
+    Functions,
+    choose_nic,
+    choose_nics,
+    no_vfio,
+    physical_functions,
+    rebind,
+    restore_rate,
+)
 
 NICS = {"0000:01:00.0": ("eth0", 0, 0), "0000:41:00.0": ("eth1", 7, 0)}
 MORE = {"0000:81:00.0": ("eth2", 63, 8), "0000:82:00.0": (None, 63, 0)}
@@ -100,3 +112,60 @@ def test_vfio_takes_its_driver_and_an_iommu(tmp_path: Path) -> None:
     assert "no IOMMU" in str(no_vfio(tmp_path))
     (tmp_path / "sys/kernel/iommu_groups/0").mkdir(parents=True)
     assert no_vfio(tmp_path) is None
+
+
+class Nic:
+    """What ip(8) does to a NIC whose driver keeps rates in steps: as that prints them."""
+
+    def __init__(self, rates: dict[int, int], step: int = 1) -> None:
+        self.rates, self.step = rates, step
+
+    def __call__(self, *words: str) -> str:
+        if "show" in words:
+            functions = [
+                {"vf": index, "rate": {"max_tx": rate, "min_tx": 0}, "spoofchk": True}
+                for index, rate in self.rates.items()
+            ]
+            return json.dumps([{"ifname": "eth2", "vfinfo_list": functions}])
+        told = dict(itertools.pairwise(words))
+        if "max_tx_rate" in told:
+            if not self.step:
+                raise HeadraceError("ip link set dev eth2: RTNETLINK answers: Not supported")
+            self.rates[int(told["vf"])] = int(told["max_tx_rate"]) // self.step * self.step
+        return ""
+
+
+def licensed(root: Path, nic: Nic, monkeypatch: pytest.MonkeyPatch) -> Functions:
+    monkeypatch.setattr(sriov, "ip", nic)
+    monkeypatch.setattr(sriov, "_is_up", lambda _: True)
+    (root / "run").mkdir()
+    [pf] = (pf for pf in physical_functions(root) if pf.name == "eth2")
+    functions = Functions(pf, 2, Ledger(root / "run"))
+    functions._address(1, "02:00:00:00:00:01", 0)
+    return functions
+
+
+def test_a_rate_is_kept_and_given_back(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the function had before is in the ledger before it is changed."""
+    nic = Nic({0: 0, 1: 40})
+    licensed(root, nic, monkeypatch).hold_to("02:00:00:00:00:01", 2500)
+    assert nic.rates == {0: 0, 1: 2500}
+    [noted] = map(json.loads, (root / "run" / FILE).read_text().splitlines())
+    assert noted == {"kind": "vf-rate", "name": "eth2:1:40"}
+    assert restore_rate(noted["name"]) and nic.rates == {0: 0, 1: 40}
+    assert not restore_rate(noted["name"])
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (0, "keeps virtual function 1 to no rate .rate_cap_gbps, 2500 Mbit/s.: .* Not supported"),
+        (1000, "to 2000 Mbit/s, and not to the 2500 of its rate_cap_gbps"),
+    ],
+)
+def test_a_rate_that_a_nic_does_not_keep_ends_the_run(
+    root: Path, monkeypatch: pytest.MonkeyPatch, step: int, words: str
+) -> None:
+    functions = licensed(root, Nic({1: 0}, step), monkeypatch)
+    with pytest.raises(HeadraceError, match=f"eth2: .*{words}"):
+        functions.hold_to("02:00:00:00:00:01", 2500)
