@@ -130,6 +130,7 @@ def test_the_bridge_between_vnfs_is_read(engine_binary: Path, tmp_path: Path) ->
         ("process", "ovs-dpdk", ", switch_gbps: 10", "allowed with ovs-dpdk: none"),
         ("process", "ovs-dpdk", ", wait: interrupt", "allowed with ovs-dpdk: poll, adaptive"),
         ("process", "ovs-dpdk", ", slots: 65536", "allowed with ovs-dpdk: at most 32768"),
+        ("process", "ovs-dpdk", ", slots: 4096", "allowed with ovs-dpdk: at least 8192, as"),
         ("process", "linux", "", "deployment.network"),
         ("inline", "bridge", "", "network: bridge joins hosted VNFs"),
         ("inline", "ovs-dpdk", "", "allowed: process, container, vm"),

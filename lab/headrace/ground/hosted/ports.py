@@ -182,14 +182,19 @@ def refused(experiment: Experiment) -> tuple[str, str] | None:
     if largest > most:
         return "network", f"frames of {largest} B; allowed with {network}: up to {most} B"
     if network == "ovs-dpdk":
-        return _refused_by_ovs(hosting)
+        return _refused_by_ovs(hosting, len(paths(experiment)))
     return None
 
 
-def _refused_by_ovs(hosting: Hosting) -> tuple[str, str] | None:
+def _refused_by_ovs(hosting: Hosting, faces: int) -> tuple[str, str] | None:
     if hosting.slots > _SLOTS_MOST:
         return "hosting.slots", (
             f"{hosting.slots}; allowed with ovs-dpdk: at most {_SLOTS_MOST}, as virtio's queues"
+        )
+    if hosting.mbufs < (least := 2 * faces * hosting.slots):
+        return "hosting.mbufs", (
+            f"{hosting.mbufs}, with slots: {hosting.slots}; allowed with ovs-dpdk: at least "
+            f"{least}, as virtio keeps buffers in both of an interface's queues"
         )
     if (missing := dpdk_lacking()) is not None:
         return "network", missing
