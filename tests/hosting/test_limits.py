@@ -11,22 +11,31 @@ from typing import Any
 
 import pytest
 
+from headrace.host.openvswitch import dpdk_lacking
 from headrace.record.bundle import Bundle
 from headrace.record.figures import L1_OVERHEAD_BYTES
 from headrace.record.rows import Result
 from support.lab import headrace
+from support.netns import netns_refusal
 
 FRAME = 128
 GBPS = 0.02
 LIMIT_PPS = GBPS * 1e9 / 8 / (FRAME + L1_OVERHEAD_BYTES)
 LOW, HIGH = 4000, 24000  # packets/s: below a half of the limit, and above all of it
 CLOSE = 0.03
+KEPT = 0.02
 ATTEMPTS = 3
 ADVICE = "hosting.chains"
 
 
 def measured(
-    folder: Path, engine: Path, hosting: str, network: str, executions: list[str]
+    folder: Path,
+    engine: Path,
+    hosting: str,
+    network: str,
+    executions: list[str],
+    frame: int = FRAME,
+    loads: tuple[int, int] = (LOW, HIGH),
 ) -> dict[str, list[Result]]:
     """Results by execution, the lower load first."""
     shutil.rmtree(folder / "b", ignore_errors=True)
@@ -35,13 +44,13 @@ def measured(
 name: limits
 chain: ['null', l2fwd]
 deployment:
-  hosting: {{kind: process, slots: 4096, {hosting}}}
+  hosting: {{kind: process, {hosting}}}
   network: {network}
   execution: [{", ".join(executions)}]
   hugepages: false
-workload: {{frame: [{FRAME}], flows: 60}}
+workload: {{frame: [{frame}], flows: 60}}
 warmup: 0
-measure: {{loads: [{LOW}, {HIGH}], trial: 1, drain: 0.5}}
+measure: {{loads: [{loads[0]}, {loads[1]}], trial: 1, drain: 0.5}}
 """
     )
     done = headrace("run", "spec.yaml", "--out", "b", folder=folder, engine=engine, timeout=300)
@@ -82,7 +91,9 @@ def test_a_limit_is_kept_and_named(
     remedy: str,
 ) -> None:
     for _ in range(ATTEMPTS):  # the machine may pause for longer than queues hold
-        by_name = measured(tmp_path, engine_binary, hosting, network, list(shares))
+        by_name = measured(
+            tmp_path, engine_binary, f"slots: 4096, {hosting}", network, list(shares)
+        )
         if all(
             low.loss_ratio == 0 and high.throughput_pps > (1 - CLOSE) * shares[name] * LIMIT_PPS
             for name, (low, high) in by_name.items()
@@ -111,6 +122,46 @@ def test_a_limit_is_kept_and_named(
     remedies = [one["remedy"] for one in first if one["text"] == named]
     has_it_already = remedy == "execution: rtc"  # one of the two deployments
     assert sum(remedy in text for text in remedies) == len(remedies) - has_it_already > 0
+
+
+LICENSED_GBPS, LONG = 0.1, 1518
+LICENSED_PPS = LICENSED_GBPS * 1e9 / 8 / (LONG + L1_OVERHEAD_BYTES)
+BUCKET_S = 0.01  # a trial begins with a full one: this many seconds' worth, at the most
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("network", ["bridge", "ovs-dpdk"])
+def test_a_licence_is_kept_behind_other_switches(
+    engine_binary: Path, tmp_path: Path, network: str
+) -> None:
+    """The known answer is what came in a second, in layer 1's bits; and what the switch's own
+    statistics say it dropped is all that did not come."""
+    if refusal := netns_refusal() or (dpdk_lacking() if network == "ovs-dpdk" else None):
+        pytest.skip(refusal)
+    loads = round(LICENSED_PPS / 2), round(LICENSED_PPS * 2)
+    hosting = f"rate_cap_gbps: {LICENSED_GBPS}"
+    for _ in range(ATTEMPTS):  # the machine may pause for longer than the bucket has
+        low, high = measured(
+            tmp_path, engine_binary, hosting, network, ["pipeline"], LONG, loads
+        )["pipeline"]  # fmt: skip
+        if not low.lost and high.throughput_pps > (1 - KEPT) * LICENSED_PPS:
+            break
+    if high.sent_pps < 1.2 * LICENSED_PPS:
+        pytest.skip(f"the machine made {high.sent_pps:.0f} of {loads[1]} packets/s only")
+    most = LICENSED_PPS * (1 + BUCKET_S / (high.duration_s or 1))
+    assert (1 - KEPT) * LICENSED_PPS < high.throughput_pps < most * (1 + KEPT)
+    assert low.lost == 0 and low.limits[0].used == pytest.approx(0.5, rel=CLOSE)
+    # The second VNF sends what the first has shaped: of that hardly anything is too much.
+    assert high.drops.keys() <= {"vnf1.1:vf/tx-capped", "vnf1.2:vf/tx-capped"}
+    assert sum(high.drops.values()) == high.lost < 1.1 * high.drops["vnf1.1:vf/tx-capped"]
+    assert [account.unknown for account in high.accounts] == [0]
+    [limit] = high.limits
+    assert (limit.kind, limit.place, limit.dropped) == ("rate-cap", "vnf1.1", high.lost)
+    assert limit.used == pytest.approx(high.sent_pps / LICENSED_PPS, rel=CLOSE)
+    named = f"Rate cap of vnf1.1, {LICENSED_GBPS} Gbit/s, reached."
+    assert [one["headline"] for one in report(tmp_path, engine_binary)] == [named]
+    assert named in {one["text"] for one in explained(tmp_path, engine_binary)}
+    assert not [path for path in Path("/run/netns").glob("hr*") if "-vnf1.1" in path.name]
 
 
 def report(folder: Path, engine: Path) -> list[dict[str, Any]]:

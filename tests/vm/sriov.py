@@ -41,6 +41,7 @@ graphroot = "/run/containers/images"
 additionalimagestores = ["/var/lib/containers/storage"]
 """
 VFS = 7  # of an 82576's port
+LICENCE, LICENCE_MBPS = "rate_cap_gbps: 0.5", 500
 ACL = "{acl: {rules: [{action: permit}], default: deny}}"
 
 
@@ -143,13 +144,23 @@ def gone(checks: Checks, when: str, pf: str) -> None:
     checks.that(f"{when}: the NIC is down, as it was", not is_up(pf))
 
 
+def rates(pf: str) -> list[int]:
+    """What each function may send, in Mbit/s."""
+    shown = subprocess.run(["ip", "-j", "link", "show", "dev", pf], capture_output=True, check=True)
+    return [vf["rate"]["max_tx"] for vf in json.loads(shown.stdout)[0].get("vfinfo_list", ())]
+
+
 def killed(checks: Checks, pf: str) -> None:
     """A lab that was killed with all deployed: `headrace clean` takes it away."""
-    command = [HEADRACE, "run", str(spec("killed", pf, "af_packet", "600 s")), "--out", "killed"]
+    file = spec("killed", pf, "af_packet", "600 s")
+    file.write_text(file.read_text().replace("{kind: process,", f"{{kind: process, {LICENCE},"))
+    command = [HEADRACE, "run", str(file), "--out", "killed"]
     with Path("killed.log").open("wb") as log:
         lab = subprocess.Popen(command, stdout=log, stderr=log)
     deployed = until("namespaces", lambda: len(namespaces()) == 3 and functions(PF) == 3)
     checks.that("killed: functions and namespaces were there", deployed)
+    licensed = until("licences", lambda: sorted(rates(pf)) == [0, LICENCE_MBPS, LICENCE_MBPS])
+    checks.that("killed: the VNFs' functions were licensed, the tester's not", licensed)
     time.sleep(1)
     lab.send_signal(signal.SIGKILL)
     lab.wait()

@@ -533,6 +533,7 @@ def switch(used: float, dropped: int = 0, kind: str = "switch") -> Limit:
         ([switch(0.80)], [], 0, False),
         ([switch(0.93)], [switch(1.0, 9_000)], 0, True),  # what was too much was lost there
         ([switch(0.93)], [switch(1.0, 9_000)], 20_000, False),  # more was lost in front of a part
+        ([switch(0.93)], [switch(1.0, 9_000)], 9_000, True),  # a real NIC's: lost in front of it
         ([switch(0.50)], [switch(0.55, 9_000)], 0, False),  # a pause, not the limit
     ],
 )

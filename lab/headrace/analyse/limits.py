@@ -35,8 +35,8 @@ def limit_of(at: Measurement, above: Sequence[Measurement]) -> Limit | None:
     through; None where other parts of the chain lost more."""
     lossy = [one for trial in (*above, at) for one in trial.limits if one.used >= FULL]
     most = max(lossy, key=lambda one: one.dropped, default=None)
-    if most is not None and most.dropped > _lost_elsewhere(above):
-        return most
+    if most is not None and most.dropped and most.dropped >= _lost_elsewhere(above):
+        return most  # a real NIC's licence has what it costs lost where it would be sent
     return max(
         (one for one in at.limits if one.used >= REACHED), key=lambda one: one.used, default=None
     )
@@ -92,7 +92,7 @@ def _of_use(limit: Limit, at: Measurement) -> list[str]:
 
 def _of_loss(limit: Limit, above: Sequence[Measurement]) -> list[str]:
     return [
-        f"{too_much(one, above)} {count(lost.dropped)} frames found its queue full "
+        f"{too_much(one, above)} {count(lost.dropped)} frames were too many for it "
         f"({percent(lost.dropped / (one.sent or 1), 2)} of those sent)."
         for one in above
         for lost in one.limits

@@ -34,7 +34,7 @@ SIZES = ("64", "65-127", "128-255", "256-511", "512-1023", "1024-1518", "1519-")
 _REMEMBER = (RingCounts, ShmCounts, SourceCounts, SinkCounts)
 # That a device found no buffer (rx_no_mbuf) is no loss yet: what it cannot keep is missed.
 _LOST: Mapping[type[LinkCounts], tuple[str, ...]] = {
-    PortCounts: ("rx_missed", "rx_errors", "tx_errors"),
+    PortCounts: ("rx_missed", "rx_errors", "tx_errors", "tx_capped"),
     ShmCounts: ("corrupt",),
 }
 

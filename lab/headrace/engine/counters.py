@@ -279,6 +279,7 @@ def _port(link: PortCounts) -> PortReading:
         rx_missed=link.rx_missed,
         rx_errors=link.rx_errors,
         tx_errors=link.tx_errors,
+        tx_capped=link.tx_capped,
         rx_no_mbuf=link.rx_no_mbuf,
         device_rx=None if link.device is None else link.device.rx_packets,
         device_tx=None if link.device is None else link.device.tx_packets,

@@ -133,6 +133,7 @@ class PortCounts(Counts):
     rx_errors: int
     tx_errors: int
     rx_no_mbuf: int
+    tx_capped: int = 0  # a ground's: sent beyond a licence
     age_in: LinkTimes | None = None
     age_out: LinkTimes | None = None
     stay: LinkTimes | None = None

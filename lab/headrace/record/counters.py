@@ -195,6 +195,7 @@ class PortReading(Record):
     rx_missed: NonNegativeInt = 0  # no room in its receive queue
     rx_errors: NonNegativeInt = 0
     tx_errors: NonNegativeInt = 0
+    tx_capped: NonNegativeInt = 0  # sent, and dropped by who keeps its owner's `rate_cap_gbps`
     rx_no_mbuf: NonNegativeInt = 0  # times that it found no buffer: no loss by itself
     device_rx: NonNegativeInt | None = None
     device_tx: NonNegativeInt | None = None

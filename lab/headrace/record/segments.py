@@ -56,4 +56,4 @@ class Limit(Record):
     gbps: float
     used: NonNegativeFloat
     crossings: NonNegativeFloat
-    dropped: NonNegativeInt = 0  # its queues were full
+    dropped: NonNegativeInt = 0  # frames that were too many for it

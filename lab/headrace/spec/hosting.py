@@ -54,13 +54,14 @@ class Hosting(Spec):
     `chains` copies of the chain run side by side, `active` of them carry traffic and the others
     stand by (Ben Hamed et al. 2020 section 4.1.2). The host's switch is a NIC's: `uplink_gbps`
     limits its wire, `switch_gbps` the way between it and the host, each way; a frame from VNF to
-    VNF goes by it both ways. `rate_cap_gbps` is each VNF's licence: what it may send. Frames wait
-    for a limit in queues of `nic_queue` frames. `cpus` and `memory_limit_mb` are limits of each
-    VNF's control group. `vf`: how a VNF's engine reaches its virtual function of a real NIC: the
-    kernel's driver and a packet socket, AF_XDP, or DPDK's own driver by vfio-pci. Machines are
-    given theirs whole; `vf` then is the tester's way. `audit_placement`: each trial's audit says
-    whether threads and memory are where the placement has them. `checkpoint`: a VNF that is started
-    again goes on with the state that the one before had written by then.
+    VNF goes by it both ways. `rate_cap_gbps` is each VNF's licence: what it may send, on any
+    network. Frames wait for the host's switch's limits in queues of `nic_queue` frames. `cpus` and
+    `memory_limit_mb` are limits of each VNF's control group. `vf`: how a VNF's engine reaches its
+    virtual function of a real NIC: the kernel's driver and a packet socket, AF_XDP, or DPDK's own
+    driver by vfio-pci. Machines are given theirs whole; `vf` then is the tester's way.
+    `audit_placement`: each trial's audit says whether threads and memory are where the placement
+    has them. `checkpoint`: a VNF that is started again goes on with the state that the one before
+    had written by then.
     """
 
     kind: Literal["inline", "process", "container", "vm"] = "inline"

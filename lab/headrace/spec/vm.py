@@ -76,7 +76,7 @@ class ApplianceVm(Spec):
     started without one.
 
     `ports` of its management interface (behind the others, on a network of its own) are reached
-    from this machine; `rate_cap_gbps` is what its licence allows, kept by its virtual function.
+    from this machine; `rate_cap_gbps` is what its licence allows it to send.
     """
 
     image: Annotated[str, Field(min_length=1)] | None = None

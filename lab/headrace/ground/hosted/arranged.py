@@ -21,7 +21,8 @@ from headrace.engine.plan_document import (
 )
 from headrace.engine.ways import Direction
 from headrace.ground.hosted.arrangement import arrange, placement_of
-from headrace.ground.hosted.host import host_plan, rate_cap_gbps
+from headrace.ground.hosted.host import host_plan
+from headrace.ground.hosted.licence import check_caps
 from headrace.ground.hosted.parts import MAC_OUT, Face, Vnf, tester, topology
 from headrace.ground.hosted.ports import OnSwitch, lay_out
 from headrace.ground.hosted.sriov import OnNic, on_nic, tester_plan
@@ -106,8 +107,7 @@ def _between(
 ) -> Between:
     experiment, description, doc = laid.experiment, laid.description, laid.doc
     deployment = experiment.study.deployment
-    if deployment.network not in ("veb", "vepa"):
-        _no_rate_caps(chains, experiment.hosting, doc)
+    check_caps([one for chain in chains for one in chain], experiment, doc)
     if deployment.network in ("bridge", "ovs-dpdk"):
         outer = lay_out(experiment, description, doc, engine, chains, traffic)
         return Between(outer.chains, outer.plan, outer.notes, switch=outer.switch)
@@ -118,16 +118,6 @@ def _between(
         return Between(chains, plan, notes, nic=nic)
     plan, notes = host_plan(experiment, description, doc, engine, chains, traffic)
     return Between(chains, plan, notes)
-
-
-def _no_rate_caps(chains: list[list[Vnf]], hosting: Hosting, doc: Document) -> None:
-    for one in (one for chain in chains for one in chain):
-        if rate_cap_gbps(one, hosting) is not None:
-            raise doc.error(
-                ("deployment", "network"),
-                f"{one.name} has a rate_cap_gbps, which only a virtual function of the host's "
-                "switch keeps; allowed: veb, vepa",
-            )
 
 
 def _vnf_plan(

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import secrets
 import time
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from headrace.errors import HeadraceError
+from headrace.ground.hosted.licence import RateCap
 from headrace.ground.hosted.ports import SwitchPort
 from headrace.ground.hosted.switch import Switch, SwitchCounts
 from headrace.host import netlink
@@ -24,10 +26,14 @@ from headrace.host.plumbing import (
     set_up,
     within,
 )
+from headrace.host.traffic_control import dropped, limit_sending, send_all
 
 Json = dict[str, Any]
 _MTU = 9216  # the longest frame of a workload
 _AFTER_S = 10.0
+# Frames that wait for a licence: while one does its sender's packet socket has the memory lent, and
+# lends 208 KiB (net.core.wmem_default), less than the queue of an interface.
+_WAITING = 64
 _STATIC = 0x40  # NUD_NOARP; permanent ones are the bridge's own addresses
 _MASTER = 0x04  # NTF_MASTER: the bridge's table, not the port's
 
@@ -90,6 +96,11 @@ class KernelBridge(Switch):
         else:
             self._join_veth(one, end)
         within(self._switch, partial(_attach, self._bridge, end, one.mac))
+        if one.cap is not None:
+            within(self._switch, partial(_hold_to, one.cap, end, self._shaper(end)))
+
+    def _shaper(self, end: str) -> str:
+        return f"{end}q"
 
     def _join_veth(self, one: SwitchPort, end: str) -> None:
         """The veth's own address is another than the engine's: what is for that is the packet
@@ -106,8 +117,12 @@ class KernelBridge(Switch):
         return within(self._switch, partial(open_tap, self._ends[owner, port]))
 
     def counts(self) -> dict[tuple[str, str], SwitchCounts]:
-        every = within(self._switch, _counted)
-        return {key: every[end] for key, end in self._ends.items() if end in every}
+        every, capped = within(self._switch, lambda: (_counted(), dropped()))
+        return {
+            key: replace(every[end], rx_capped=capped.get(self._shaper(end), 0))
+            for key, end in self._ends.items()
+            if end in every
+        }
 
     def wait_up(self) -> None:
         within(self._switch, partial(_await_forwarding, list(self._ends.values())))
@@ -124,6 +139,20 @@ def _counted() -> dict[str, SwitchCounts]:
         for name, link in links.items()
         if (stats := link.get_attr("IFLA_STATS64")) is not None
     }
+
+
+def _hold_to(cap: RateCap, end: str, shaper: str) -> None:
+    """What comes in by a bridge's port goes by way of a device that sends no more than that, and is
+    the bridge's from there. The port's other end could not do it: a packet socket keeps what a
+    qdisc refuses and sends it again, so that drops would be no losses."""
+    try:
+        with netlink.IPRoute() as ip:
+            ip.link("add", ifname=shaper, kind="ifb")
+            ip.link("set", index=ip.link_lookup(ifname=shaper)[0], mtu=_MTU, state="up")
+    except netlink.NetlinkError as error:
+        raise HeadraceError(f"ifb {shaper}, for rate_cap_gbps: cannot be made: {error}") from None
+    limit_sending(shaper, cap.rate_bps, cap.bucket_bytes, _WAITING)
+    send_all(end, ("ingress",), "redirect", shaper)
 
 
 def _lengthen(name: str) -> None:

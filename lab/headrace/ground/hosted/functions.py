@@ -51,6 +51,9 @@ class NicFunctions:
             within(namespace, partial(no_offloads, one.name))
             set_up(namespace, one.name)
         self._wait_carrier()
+        for one in self.nic.functions:  # a rate is a share of a link's, which is known by now
+            if one.cap is not None:
+                functions_of[one.pf].hold_to(one.mac, one.cap.max_tx_rate)
 
     @property
     def _moved(self) -> list[Function]:

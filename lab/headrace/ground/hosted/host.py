@@ -24,6 +24,7 @@ from headrace.engine.plan_document import (
 )
 from headrace.engine.traffic import source_params
 from headrace.ground.hosted import vm_plan
+from headrace.ground.hosted.licence import rate_cap_gbps
 from headrace.ground.hosted.parts import NIC, Face, Vnf, switch_cpu, tester
 from headrace.spec.document import Document
 from headrace.spec.hosting import Hosting
@@ -215,12 +216,6 @@ def _nic(
     if hosting.switch_gbps is not None:
         nic["capacity_bps"] = int(hosting.switch_gbps * 1e9)
     return nic
-
-
-def rate_cap_gbps(one: Vnf, hosting: Hosting) -> float | None:
-    """What a VNF's licence allows it to send: an appliance's own goes before that of all."""
-    own = None if one.appliance is None else one.appliance.rate_cap_gbps
-    return hosting.rate_cap_gbps if own is None else own
 
 
 def nic_holds(nic: Params) -> int:

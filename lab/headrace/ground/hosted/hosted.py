@@ -13,6 +13,7 @@ from pathlib import Path
 from headrace.engine.control import ControlLost
 from headrace.engine.counts import EngineCounts, PaceCounts, VnfCounts, WorkerCounts
 from headrace.engine.engine import SHARE_IDLE, SHARE_MEASURING, Engine, set_share
+from headrace.engine.link_counts import PortCounts
 from headrace.engine.plan_document import Plan
 from headrace.errors import HeadraceError
 from headrace.ground.hosted.arranged import Hosted
@@ -24,7 +25,7 @@ from headrace.ground.hosted.parts import RUN, Vnf
 from headrace.ground.hosted.ports import OnSwitch
 from headrace.ground.hosted.process import VnfProcess
 from headrace.ground.hosted.run_queue import run_queue
-from headrace.ground.hosted.switch import Switch, SwitchCounts, with_counts
+from headrace.ground.hosted.switch import Switch, SwitchCounts, as_port, with_counts
 from headrace.ground.hosted.vm import Machines, VnfMachine
 from headrace.ground.hosted.vm_appliance import VnfAppliance
 from headrace.ground.hosted.vnf import HostedVnf
@@ -251,6 +252,7 @@ class HostedEngine(Engine):
             links |= {f"{name}:{face.name}": own.links[face.name] for face in vnf.vnf.faces}
             for cpu, worker in own.workers.items():
                 workers[cpu] = _beside(workers.get(cpu), worker)
+        links |= self._of_appliances(counts)
         update = {"segments": segments, "links": links, "workers": workers}
         vnfs = {
             one.vnf.name: _clocks_of(one, readings[one.vnf.name][1] if one in alive else None)
@@ -258,6 +260,17 @@ class HostedEngine(Engine):
             if one.alive
         }
         return host.model_copy(update={**update, "vnfs": vnfs})
+
+    def _of_appliances(
+        self, counts: Mapping[tuple[str, str], SwitchCounts]
+    ) -> dict[str, PortCounts]:
+        return {
+            f"{one.vnf.name}:{face.name}": as_port(face.mac, counts[key])
+            for one in self.vnfs
+            if one.vnf.appliance is not None
+            for face in one.vnf.faces
+            if (key := (one.vnf.name, face.name)) in counts
+        }
 
     def _with_devices(
         self, owner: str, read: EngineCounts, counts: dict[tuple[str, str], SwitchCounts]

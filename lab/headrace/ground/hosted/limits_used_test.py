@@ -12,7 +12,14 @@ from headrace.engine.plan_document import Plan, PlanEngine
 from headrace.ground.hosted.arranged import Hosted
 from headrace.ground.hosted.limits_used import limits
 from headrace.ground.hosted.parts import NIC, Face, Vnf
-from headrace.record.counters import Counters, NfReading, ReplicaReading
+from headrace.ground.hosted.sriov import OnNic
+from headrace.record.counters import (
+    Counters,
+    NfReading,
+    OutputReading,
+    PortReading,
+    ReplicaReading,
+)
 from headrace.record.figures import Figures
 from headrace.spec.hosting import Hosting
 
@@ -36,10 +43,29 @@ def figures(dropped: dict[str, int], counters: dict[str, int], **changes: Any) -
     return Figures(**(fields | changes))
 
 
-def hosted(**hosting: float) -> Hosted:
+def hosted(nic: OnNic | None = None, **hosting: float) -> Hosted:
     spec = Hosting.model_validate({"kind": "process", **hosting})
     plan = Plan(engine=PlanEngine(), links={}, nfs={}, segments=())
-    return Hosted(Placement(0, 0, (), ()), plan, VNFS, spec, "pvvp")
+    return Hosted(Placement(0, 0, (), ()), plan, VNFS, spec, "pvvp", nic)
+
+
+def by_ports(capped: int, full: int) -> Figures:
+    """The first VNF wants to send 110,000 packets, of which `full` found no room and `capped` were
+    too many for who carries them."""
+    tester = ReplicaReading(segment=NIC, index=0, cpu=0, nfs={})
+    replicas = (
+        ReplicaReading(
+            segment=vnf.name, index=0, cpu=1, nfs={}, outputs={"vf": OutputReading(full=lost)}
+        )
+        for vnf, lost in zip(VNFS, (full, 0), strict=True)
+    )
+    ports = {
+        "vnf1.1:vf": PortReading(tx_packets=110_000 - full, tx_capped=capped),
+        "vnf1.2:vf": PortReading(tx_packets=100_000),
+        "wire0": PortReading(tx_packets=120_000),
+    }
+    counters = Counters(tsc_hz=1, replicas=(tester, *replicas), ports=ports)
+    return figures({}, {}).model_copy(update={"counters": counters})
 
 
 def test_a_pvvp_crosses_to_the_host_twice() -> None:
@@ -61,6 +87,21 @@ def test_the_licence_that_is_asked_for_most_is_told() -> None:
     [cap] = limits(figures({"in-rate-limit": 9}, {}), "forward", hosted(rate_cap_gbps=0.05), 1)
     assert (cap.kind, cap.place, cap.dropped) == ("rate-cap", "vnf1.1", 9)
     assert cap.used == pytest.approx(1.1)
+
+
+def test_a_switchs_ports_count_what_a_licence_costs() -> None:
+    """What the kernel or Open vSwitch dropped had been sent."""
+    [cap] = limits(by_ports(10_000, 0), "forward", hosted(rate_cap_gbps=0.05), 1)
+    assert (cap.kind, cap.place, cap.gbps, cap.dropped) == ("rate-cap", "vnf1.1", 0.05, 10_000)
+    assert [cap.used, cap.crossings] == pytest.approx([1.1, 1.1])
+
+
+def test_a_real_nic_takes_no_more_than_a_licence() -> None:
+    """What found its function's queue full is lost, and was not sent."""
+    nic = OnNic("vfio", (), times=False)
+    [cap] = limits(by_ports(0, 10_000), "forward", hosted(nic, rate_cap_gbps=0.05), 1)
+    assert (cap.place, cap.dropped) == ("vnf1.1", 10_000)
+    assert [cap.used, cap.crossings] == pytest.approx([1.0, 1.0])
 
 
 def test_of_one_direction_of_two_nothing_is_said() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from headrace.errors import HeadraceError
@@ -52,7 +53,7 @@ class OvsDpdk(Switch):
             socket = one.socket.replace(RUN, str(run))
             words += ["--", "add-port", self._switch.bridge, name, "--", "set", "interface", name]
             words += ["type=dpdkvhostuserclient", f"options:vhost-server-path={socket}"]
-            words.append(f"ofport_request={number}")
+            words += [f"ofport_request={number}", *policing(one)]
         self._switch.vsctl(*words)
         self._switch.add_flows(flows(on.ports))
 
@@ -73,7 +74,9 @@ class OvsDpdk(Switch):
     def counts(self) -> dict[tuple[str, str], SwitchCounts]:
         shown = counted(self._switch.ask("dpctl/show", "--statistics"))
         return {
-            (one.owner, one.name): shown[name] for name, one in self._names.items() if name in shown
+            (one.owner, one.name): as_capped(shown[name]) if one.cap else shown[name]
+            for name, one in self._names.items()
+            if name in shown
         }
 
 
@@ -85,6 +88,21 @@ def settings(on: OnSwitch, prefix: str) -> list[str]:
     # end of a time slice, and the tester for that of the other's.
     sleep_us = _SLEEP_US if on.shared else 0
     return dpdk_settings(megabytes, prefix, (on.lcore,), each, sleep_us)
+
+
+def policing(one: SwitchPort) -> list[str]:
+    """Keeps what comes in by a port to its owner's licence."""
+    if one.cap is None:
+        return []
+    rate, burst = one.cap.policing_kbps, one.cap.policing_burst_kb
+    return [f"ingress_policing_rate={rate}", f"ingress_policing_burst={burst}"]
+
+
+def as_capped(counts: SwitchCounts) -> SwitchCounts:
+    """Only a vhost-user port's policer drops what comes in, and does before that is counted as
+    received (lib/netdev-dpdk.c, netdev_dpdk_vhost_rxq_recv)."""
+    came = counts.rx_packets + counts.rx_dropped
+    return replace(counts, rx_packets=came, rx_dropped=0, rx_capped=counts.rx_dropped)
 
 
 def flows(ports: tuple[SwitchPort, ...]) -> list[str]:

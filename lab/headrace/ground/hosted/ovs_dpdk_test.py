@@ -3,9 +3,9 @@ from __future__ import annotations
 
 from headrace.engine.counts_testdata import counts
 from headrace.engine.link_counts import DeviceCounts, PortCounts
-from headrace.ground.hosted.ovs_dpdk import counted, flows, settings
+from headrace.ground.hosted.ovs_dpdk import as_capped, counted, flows, settings
 from headrace.ground.hosted.ports import OnSwitch, SwitchPort
-from headrace.ground.hosted.switch import SwitchCounts, with_counts
+from headrace.ground.hosted.switch import SwitchCounts, as_port, with_counts
 
 # Open vSwitch 3.1
 SHOWN = """\
@@ -49,6 +49,21 @@ def test_what_the_switch_had_no_room_for_is_missed() -> None:
     assert (port.rx_missed, port.tx_errors) == (3, 0)
     assert port.device == DeviceCounts(rx_packets=20, tx_packets=10)
     assert seen["other"] == read.links["other"]
+
+
+def test_what_the_policer_dropped_had_been_sent() -> None:
+    """Open vSwitch counts it apart from what it received."""
+    switch = {("vnf1.1", "vf"): as_capped(counted(SHOWN)["p1"])}
+    read = counts({"links": {"vf": {"type": "port"}}})
+    port = with_counts(read, "vnf1.1", switch).links["vf"]
+    assert isinstance(port, PortCounts) and port.device
+    assert (port.device.tx_packets, port.tx_capped, port.tx_errors) == (1008029 + 7, 7, 0)
+
+
+def test_a_port_of_who_counts_for_nobody_is_the_switchs() -> None:
+    port = as_port("02:00:00:00:00:01", SwitchCounts(10, 20, 1, 2, 3))
+    assert (port.rx_packets, port.tx_packets, port.tx_capped) == (20, 10, 3)
+    assert (port.rx_missed, port.tx_errors) == (2, 1)
 
 
 def test_frames_go_by_address() -> None:

@@ -19,6 +19,7 @@ from headrace.engine.plan_document import (
     ring,
 )
 from headrace.ground.hosted.host import ends, leaves_by, sending
+from headrace.ground.hosted.licence import RateCap, cap_of
 from headrace.ground.hosted.parts import NIC, RUN, Vnf, switch_cpu, tester
 from headrace.host.openvswitch import dpdk_lacking
 from headrace.spec.document import Document
@@ -45,6 +46,7 @@ class SwitchPort:
     name: str  # of the interface, and of the engine's link
     mac: str
     socket: str  # where its owner awaits a switch that comes by vhost-user
+    cap: RateCap | None = None  # what its owner may send by it
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def on_switch(experiment: Experiment, chains: list[list[Vnf]], traffic: list[int
         SwitchPort("", i, f"wire{i}", own[i], f"{RUN}/wire{i}.sock") for i in range(len(ways))
     ]
     others = [
-        SwitchPort(one.name, i, face.name, face.mac, face.socket)
+        SwitchPort(one.name, i, face.name, face.mac, face.socket, cap_of(one, experiment))
         for chain in chains
         for one in chain
         for i, face in enumerate(one.faces)

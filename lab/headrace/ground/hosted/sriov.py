@@ -15,6 +15,7 @@ from headrace.engine.plan_compiler import SINK, paths
 from headrace.engine.plan_document import Plan, PlanEngine, PlanLink, passing
 from headrace.ground.hosted.cpus import Cpu, describe_cpu
 from headrace.ground.hosted.host import ends, leaves_by, sending
+from headrace.ground.hosted.licence import RateCap, cap_of
 from headrace.ground.hosted.parts import Vnf, tester
 from headrace.host.sriov import Pf, choose_nics, physical_functions
 from headrace.spec.document import Document
@@ -40,6 +41,7 @@ class Function:
     name: str  # of its interface, and of the engine's link
     mac: str
     pf: Pf
+    cap: RateCap | None = None  # what its owner may send by it
 
     @property
     def pci(self) -> str:
@@ -92,7 +94,9 @@ def on_nic(experiment: Experiment, chains: list[list[Vnf]]) -> OnNic:
     own = {leaves_by(way, ways): tester(way.direction) for way in ways}
     testers = [Function("", _wire(i), own[i], next(pfs)) for i in range(len(ways))]
     others = [
-        Function(one.name, face.name, face.mac, next(pfs)) for one in vnfs for face in one.faces
+        Function(one.name, face.name, face.mac, next(pfs), cap_of(one, experiment))
+        for one in vnfs
+        for face in one.faces
     ]
     hosting = experiment.hosting
     machines = hosting.kind == "vm"

@@ -19,6 +19,7 @@ class SwitchCounts:
     tx_packets: int
     rx_dropped: int
     tx_dropped: int
+    rx_capped: int = 0  # dropped, as its owner may send no more
 
 
 class Switch:
@@ -49,6 +50,16 @@ class Switch:
         return {}
 
 
+def as_port(mac: str, counts: SwitchCounts) -> PortCounts:
+    """The port of a VNF that counts for nobody, as the switch sees it."""
+    return PortCounts(
+        type="port", driver="", mac=mac, up=True, speed_mbps=0,
+        rx_packets=counts.tx_packets, rx_bytes=0, tx_packets=counts.rx_packets, tx_bytes=0,
+        rx_missed=counts.tx_dropped, rx_errors=0, tx_errors=counts.rx_dropped, rx_no_mbuf=0,
+        tx_capped=counts.rx_capped,
+    )  # fmt: skip
+
+
 def with_counts(
     read: EngineCounts, owner: str, counts: Mapping[tuple[str, str], SwitchCounts]
 ) -> EngineCounts:
@@ -62,6 +73,7 @@ def with_counts(
                     "device": DeviceCounts(rx_packets=one.tx_packets, tx_packets=one.rx_packets),
                     "rx_missed": link.rx_missed + one.tx_dropped,
                     "tx_errors": link.tx_errors + one.rx_dropped,
+                    "tx_capped": link.tx_capped + one.rx_capped,
                 }
             )
     return read.model_copy(update={"links": links})
