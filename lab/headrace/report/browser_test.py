@@ -24,6 +24,7 @@ from headrace.report.charts.bar_rows import Bar, Piece
 from headrace.report.charts.bars import plain
 from headrace.report.charts.curves import Axes, Band, Series
 from headrace.report.charts.trend import Trend, TrendDot, TrendLine
+from headrace.report.charts.trials import GoalBounds, SearchTrials, TrialDot
 from headrace.report.document_model import Answer, Chart, Document, Section, curves
 from headrace.report.document_model_test import of_a_paper
 from headrace.report.measured import document
@@ -161,6 +162,12 @@ def trend() -> Trend:
     return Trend(("first", "second"), (TrendLine("rtc", dots), TrendLine("pipeline", dots)))
 
 
+def searched() -> SearchTrials:
+    """Its highest load is the axis' last mark, below the axis' name."""
+    dots = tuple(TrialDot(n, 6e7 / n, 0.0, "ok") for n in range(1, 9))
+    return SearchTrials(dots, (GoalBounds("ndr", 1e7, 1.1e7), GoalBounds("pdr", 1e7, 1.2e7)))
+
+
 @pytest.fixture
 def pages(bundle_path: Path, tmp_path: Path) -> dict[str, str]:
     first = Bundle(bundle_path).results()
@@ -179,6 +186,7 @@ def pages(bundle_path: Path, tmp_path: Path) -> dict[str, str]:
     shown = {
         "answers": Document("a", answers=answers),
         "trend": Document("t", sections=(Section("s", blocks=(Chart(trend()),)),)),
+        "search": Document("t", sections=(Section("s", blocks=(Chart(searched()),)),)),
         "run": document(report(Bundle(bundle_path)), spec="a: 1"),
         "workloads": with_rows(
             "workloads", *({"workload": f"{n} B, 1 flow"} for n in (64, 512, 1518))

@@ -12,7 +12,7 @@ from headrace.record.text import between
 
 from .svg import Map, covering, el, line, linear, picture, rect, shorten, spaced, text, title
 
-HEIGHT, TOP, BOTTOM, LEFT = 240.0, 16.0, 40.0, 58.0
+HEIGHT, TOP, BOTTOM, LEFT = 248.0, 24.0, 40.0, 58.0
 STYLES = 6
 
 
