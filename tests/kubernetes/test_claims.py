@@ -22,6 +22,13 @@ CLASS, RESOURCE, NODE = "vf.example.com", "lab/vf", "fake1"
 SERVED = "resource.k8s.io/v1beta2"  # as this cluster's version has it; its fields are those of v1
 # Those of client, NAT and server, and one more, with which nobody can begin another chain's NAT.
 DEVICES = 5
+_OURS = "k8s.cni.cncf.io"  # the attributes by which Multus knows a device
+# Of the same driver, and first in its list, are what no network attachment means: one that says
+# nothing, and one whose address Multus is not told.
+OTHERS: list[dict[str, Any]] = [
+    {"name": "other"},
+    {"name": "unnamed", "attributes": {f"{_OURS}/resourceName": {"string": RESOURCE}}},
+]
 OBJECTS = [
     {
         "apiVersion": SERVED, "kind": "DeviceClass", "metadata": {"name": CLASS},
@@ -34,11 +41,17 @@ OBJECTS = [
             "nodeName": NODE,
             "pool": {"name": NODE, "generation": 1, "resourceSliceCount": 1},
             "devices": [
-                {
-                    "name": f"vf{number}",
-                    "attributes": {"k8s.cni.cncf.io/resourceName": {"string": RESOURCE}},
-                }
-                for number in range(DEVICES)
+                *OTHERS,
+                *(
+                    {
+                        "name": f"vf{number}",
+                        "attributes": {
+                            f"{_OURS}/resourceName": {"string": RESOURCE},
+                            f"{_OURS}/deviceID": {"string": f"0000:3b:02.{number}"},
+                        },
+                    }
+                    for number in range(DEVICES)
+                ),
             ],
         },
     },
@@ -99,6 +112,7 @@ def test_claims_are_allocated_by_the_scheduler(
         for result in claim["status"]["allocation"]["devices"]["results"]
     ]
     assert len(given) == len(set(given)) == 4
+    assert not set(given) & {one["name"] for one in OTHERS}
     applied(cluster, kubectl, tmp_path, "second")
     kubectl(
         "wait", "-n", "headrace-second-1", "pod/nat", "--timeout=60s",

@@ -228,13 +228,16 @@ class _Objects:
 
     def _claim(self, node: ContainerNode) -> Body:
         """Virtual functions for a pod's interfaces. Multus takes those whose attribute is what the
-        network attachment calls its resource, and tells the CNI plugin each one's address."""
-        name = json.dumps(self.network.resource)
+        network attachment calls its resource, and tells the CNI plugin each one's address; it
+        passes over one of which it knows none. To ask for an attribute that one of the class's
+        devices does not have is an error, by which no device is allocated at all."""
+        there = " && ".join(f'"{name}" in {_DEVICE}' for name in ("resourceName", "deviceID"))
+        wanted = f"{there} && {_DEVICE}.resourceName == {json.dumps(self.network.resource)}"
         asked = {
             "deviceClassName": self.network.claim,
             "allocationMode": "ExactCount",
             "count": len(node.interfaces),
-            "selectors": [{"cel": {"expression": f"{_DEVICE}.resourceName == {name}"}}],
+            "selectors": [{"cel": {"expression": wanted}}],
         }
         return {
             "apiVersion": "resource.k8s.io/v1",

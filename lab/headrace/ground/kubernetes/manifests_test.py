@@ -123,6 +123,11 @@ def test_virtual_functions_are_claimed_where_a_driver_gives_them() -> None:
     [request] = each["ResourceClaimTemplate", "nat"]["spec"]["spec"]["devices"]["requests"]
     assert request["exactly"]["deviceClassName"] == "vf.example.com"
     assert request["exactly"]["count"] == 2
+    [selector] = request["exactly"]["selectors"]
+    of = 'device.attributes["k8s.cni.cncf.io"]'
+    asked, wanted = selector["cel"]["expression"].rsplit(" && ", 1)
+    assert wanted == f'{of}.resourceName == "lab/vf"'
+    assert asked == f'"resourceName" in {of} && "deviceID" in {of}'  # else: no such key
     pod = each["Pod", "nat"]["spec"]
     [claim] = pod["resourceClaims"]
     assert claim["resourceClaimTemplateName"] == "nat"
