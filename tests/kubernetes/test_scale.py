@@ -40,7 +40,7 @@ cluster = Cluster()
 def apply(folder):
     texts = ((folder / f"{name}.yaml").read_text() for name in ("namespace", "networks", "pods"))
     objects = [Manifest(one) for text in texts for one in yaml.load_all(text, yaml.CSafeLoader)]
-    make(cluster, objects[0].name, objects)
+    make(cluster, objects)
     return sum(one.kind == "Pod" for one in objects)
 with ThreadPoolExecutor(int(sys.argv[2])) as pool:
     print(json.dumps(list(pool.map(apply, sorted(Path(sys.argv[1]).iterdir())))))

@@ -89,7 +89,7 @@ def point_jobs(
     objects = around(namespace, files)
     with run_state() as state:
         Ledger(state.path).note("cluster", owned(cluster, namespace, None))
-        make(cluster, namespace, objects)
+        make(cluster, objects)
         yield PointJobs(namespace, image, tuple(options)), nodes.cpus
 
 

@@ -38,6 +38,7 @@ _ALIVE = (
 )
 _DELETED_S = 120.0
 _LOOK_S = 0.3
+_ACCOUNT_S, _ACCOUNT_LOOK_S = 20.0, 0.1
 _CHUNK_BYTES = 1 << 16
 _OUTPUT_MOST = 16 << 20  # bytes that a command may write
 _WORDS_MOST = 1 << 16  # bytes of a log's last lines
@@ -172,8 +173,20 @@ class Cluster:
         work = partial(self._core.list_namespace, label_selector=f"{label}={value}", **_RAW)
         return list(self.read("namespaces", work)["items"])
 
-    def has_account(self, namespace: str) -> bool:
-        """Its default one, which the controller manager makes."""
+    def make_namespace(self, body: Mapping[str, Any]) -> None:
+        """Returns once it has its default account, without which no pod is admitted."""
+        self.create(body)
+        name = str(body["metadata"]["name"])
+        deadline = time.monotonic() + _ACCOUNT_S
+        while not self._has_account(name):
+            if time.monotonic() > deadline:
+                raise HeadraceError(
+                    f"Kubernetes: namespace {name} has no account after {_ACCOUNT_S:.0f} s: does "
+                    "the controller manager run?"
+                )
+            time.sleep(_ACCOUNT_LOOK_S)
+
+    def _has_account(self, namespace: str) -> bool:
         work = partial(self._core.list_namespaced_service_account, namespace, **_RAW)
         return bool(self.read(f"accounts of {namespace}", work)["items"])
 
@@ -294,14 +307,19 @@ class Cluster:
         return True
 
     def has_namespace(self, namespace: str) -> bool:
-        def work() -> bool:
+        return self.phase(namespace) is not None
+
+    def phase(self, namespace: str) -> str | None:
+        """A namespace's: `Active`, or `Terminating`, in which nothing can be made any more; None:
+        it is not there."""
+
+        def work() -> str | None:
             try:
-                self._core.read_namespace(namespace, **_WITHIN)
+                return str(self._core.read_namespace(namespace, **_WITHIN).status.phase)
             except self._kubernetes.client.ApiException as why:
                 if why.status == 404:
-                    return False
+                    return None
                 raise
-            return True
 
         return self.ask(f"namespace {namespace}", work)
 

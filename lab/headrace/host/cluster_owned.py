@@ -62,20 +62,41 @@ def remove(name: str) -> bool:
     """Undo a line of the ledger, wherever KUBECONFIG leads now."""
     one = OwnedNamespace.model_validate_json(name)
     cluster = Cluster(one.context, one.kubeconfig)
-    if not cluster.has_namespace(one.namespace):
-        return False
+    if one.sweep is None:
+        return cluster.delete_namespace(one.namespace)
+    phase = cluster.phase(one.namespace)
+    if phase is None and not cluster.may("create", "namespaces", ""):
+        return False  # who may not make it has not made it
     failure: HeadraceError | None = None
-    if one.sweep is not None:
-        try:
-            if one.agents:
-                cluster.delete_daemon_set(one.namespace, AGENTS)
-            sweep(cluster, one.namespace, one.sweep)
-        except HeadraceError as why:
-            failure = why
+    try:
+        if phase != "Active":
+            _make_again(cluster, one.namespace)
+        elif one.agents:
+            cluster.delete_daemon_set(one.namespace, AGENTS)
+        sweep(cluster, one.namespace, one.sweep)
+    except HeadraceError as why:
+        failure = why
     cluster.delete_namespace(one.namespace)
     if failure is not None:
         raise failure
     return True
+
+
+def _make_again(cluster: Cluster, namespace: str) -> None:
+    """One that somebody has deleted, or deletes: for what it did not own to be removed from."""
+    cluster.delete_namespace(namespace)  # waits for one that is on its way
+    cluster.make_namespace(owning(namespace))
+
+
+def owning(namespace: str) -> dict[str, object]:
+    """The object that owns a deployment. VNFs have capabilities such as NET_ADMIN, and pods that
+    share sockets a folder of their node (hostPath): more than the other levels allow."""
+    labels = {**MANAGED, "pod-security.kubernetes.io/enforce": "privileged"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": namespace, "labels": labels},
+    }
 
 
 def sweep(cluster: Cluster, namespace: str, what: Sweep) -> None:

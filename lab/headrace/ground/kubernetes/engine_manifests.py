@@ -20,6 +20,7 @@ from headrace.ground.kubernetes.manifests import (
     together,
 )
 from headrace.host.cluster import MANAGED
+from headrace.host.cluster_owned import owning
 from headrace.spec.hosting import PROGRAM_MB
 
 ENGINE = "engine"  # the container
@@ -61,15 +62,7 @@ def engine_manifests(parts: PlanCut, how: EnginePods) -> tuple[Manifest, ...]:
 
 
 def _bodies(parts: PlanCut, how: EnginePods) -> Iterator[Body]:
-    yield {
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {
-            "name": how.namespace,
-            # Sockets that pods share are in a folder of their node (hostPath).
-            "labels": {**MANAGED, "pod-security.kubernetes.io/enforce": "privileged"},
-        },
-    }
+    yield owning(how.namespace)
     for pod in parts.plans:
         for device in parts.devices(pod):
             yield _attachment(pod, device, how)

@@ -28,6 +28,7 @@ from headrace.ground.appliances.addressing import (
 )
 from headrace.ground.appliances.graph import Supply, environment
 from headrace.host.cluster import MANAGED
+from headrace.host.cluster_owned import owning
 from headrace.host.plumbing import SYSCTLS
 
 Attachment = Literal["bridge", "macvlan", "sriov", "host-device"]
@@ -163,15 +164,7 @@ class _Objects:
                 )
 
     def all(self) -> Iterator[Body]:
-        yield {
-            "apiVersion": "v1",
-            "kind": "Namespace",
-            "metadata": {
-                "name": self.namespace,
-                # Pods of VNFs have capabilities such as NET_ADMIN.
-                "labels": {**MANAGED, "pod-security.kubernetes.io/enforce": "privileged"},
-            },
-        }
+        yield owning(self.namespace)
         for node in self.layout.nodes:
             for interface in node.interfaces:
                 yield self._attachment(node, interface)

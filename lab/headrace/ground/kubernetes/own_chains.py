@@ -192,7 +192,7 @@ class EnginePodsPoint(EnginePoint):
             sweep = Sweep(nodes=every, image=how.image, folder=folder_of(how.namespace))
             line = owned(cluster, how.namespace, sweep, agents=self.given.agent is not None)
             ledger.note("cluster", line)
-            make(cluster, how.namespace, engine_manifests(self.cut, how))
+            make(cluster, engine_manifests(self.cut, how))
             where = wait_ready(cluster, how.namespace, len(self.cut.plans), _READY_S)
         engines = {
             pod: PodEngine(

@@ -82,7 +82,7 @@ class PodGraph(ApplianceGraph):
             objects = manifests(self.namespace, self.layout, self.supplies, self.network)
             line = owned(self.cluster, self.namespace, self._sweep(), agents=self.agents)
             self.ledger.note("cluster", line)
-            make(self.cluster, self.namespace, objects)
+            make(self.cluster, objects)
         healthy = max(supply.definition.health_timeout_s for supply in self.supplies.values())
         with self.watch.phase("waiting for pods"):
             count = len(self.layout.containers)

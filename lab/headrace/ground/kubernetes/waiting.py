@@ -13,7 +13,6 @@ from headrace.host.cluster import Cluster
 from headrace.host.tool import printable
 
 _LOOK_S = 0.3
-_ACCOUNT_S = 20.0
 TOLD_S = 5.0  # by a kubelet, that a container has ended; it looks each second
 _SIGNALLED = 128  # exit statuses above are those of signals, as shells and runtimes tell them
 _PLACED_S = 30.0  # for a scheduler to find room, which may become free
@@ -28,17 +27,9 @@ _HOPELESS = frozenset(
 Pod = Mapping[str, Any]
 
 
-def make(cluster: Cluster, namespace: str, objects: Sequence[Manifest]) -> None:
-    """The namespace, then what it owns: no pod is admitted before it has its default account."""
-    cluster.create(objects[0].body)
-    deadline = time.monotonic() + _ACCOUNT_S
-    while not cluster.has_account(namespace):
-        if time.monotonic() > deadline:
-            raise HeadraceError(
-                f"Kubernetes: namespace {namespace} has no account after {_ACCOUNT_S:.0f} s: does "
-                "the controller manager run?"
-            )
-        time.sleep(0.1)
+def make(cluster: Cluster, objects: Sequence[Manifest]) -> None:
+    """The namespace, then what it owns."""
+    cluster.make_namespace(objects[0].body)
     for one in objects[1:]:
         cluster.create(one.body)
 
