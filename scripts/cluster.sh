@@ -17,6 +17,7 @@
 # pages of 2 MB are reserved for pods; each node offers all of them, as both are one machine.
 set -euo pipefail
 
+tests=$(cd "$(dirname "$0")/../tests/kubernetes" && pwd)
 home=${HEADRACE_CLUSTER:-${XDG_CACHE_HOME:-$HOME/.cache}/headrace/kubernetes}
 version=v1.33.1
 multus=v4.1.4
@@ -62,6 +63,10 @@ build() {
 		go.etcd.io/etcd/server/v3; do
 		program "$package" "$set"
 	done
+	mkdir -p device-plugin # one of the tests' own
+	cp "$tests/device-plugin/main.go" device-plugin/
+	[ "$bin/device-plugin" -nt "$tests/device-plugin/main.go" ] || rm -f "$bin/device-plugin"
+	program headrace.test/cluster/device-plugin "-s -w"
 	mkdir -p "$home/build/multus"
 	cd "$home/build/multus"
 	[ -f go.mod ] || go mod init headrace.test/multus
