@@ -127,6 +127,7 @@ certificates() {
 	certificate apiserver /CN=kube-apiserver serverAuth "IP:127.0.0.1,IP:10.99.0.1,IP:10.96.0.1,DNS:kubernetes.default"
 	certificate apiserver-kubelet /O=system:masters/CN=apiserver-kubelet clientAuth
 	kubeconfig admin /O=system:masters/CN=admin
+	kubeconfig least /CN=least # who may nothing but what a test allows; all that it asks is in log/audit
 	kubeconfig manager /CN=system:kube-controller-manager
 	kubeconfig scheduler /CN=system:kube-scheduler
 	for node in 1 2; do
@@ -284,11 +285,18 @@ within() { # SECONDS WHAT CMD...
 kubectl() { inside 1 "$bin/kubectl" --kubeconfig "$pki/admin.kubeconfig" "$@"; }
 both_ready() { [ "$(kubectl get nodes --no-headers | grep -c ' Ready')" = 2 ]; }
 
+audit() { # what the user `least` asks for
+	printf '%s\n' 'apiVersion: audit.k8s.io/v1' 'kind: Policy' 'omitStages: [RequestReceived]' \
+		'rules: [{level: Metadata, users: [least]}, {level: None}]' >"$state/audit.yaml"
+	echo "--audit-policy-file $state/audit.yaml --audit-log-path $state/log/audit --audit-log-mode blocking"
+}
+
 control_plane() {
 	daemon 1 etcd "$bin/etcd" --data-dir "$state/etcd" --unsafe-no-fsync \
 		--listen-client-urls http://127.0.0.1:2379 --advertise-client-urls http://127.0.0.1:2379 \
 		--listen-peer-urls http://127.0.0.1:2380
-	daemon 1 apiserver "$bin/kube-apiserver" --etcd-servers http://127.0.0.1:2379 --advertise-address 10.99.0.1 \
+	# shellcheck disable=SC2046
+	daemon 1 apiserver "$bin/kube-apiserver" $(audit) --etcd-servers http://127.0.0.1:2379 --advertise-address 10.99.0.1 \
 		--tls-cert-file "$pki/apiserver.crt" --tls-private-key-file "$pki/apiserver.key" \
 		--client-ca-file "$pki/ca.crt" --kubelet-certificate-authority "$pki/ca.crt" \
 		--kubelet-client-certificate "$pki/apiserver-kubelet.crt" --kubelet-client-key "$pki/apiserver-kubelet.key" \

@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from headrace.doctor.kubernetes import RIGHTS
 from headrace.measure.estimate import measuring_s
 from headrace.spec import document
 from headrace.spec.deployment import Deployment, Execution, Lcores, Ring
 from headrace.spec.measure import GoalParameters, Measure
 from headrace.spec.study import Study, expand
 from headrace.spec.workload import Flows, Headers, Packets
+from support.cluster import documented_rights
 
 pytestmark = pytest.mark.parallel
 
@@ -122,3 +124,8 @@ def test_what_is_made_of_kept_tables_is_up_to_date(script: str) -> None:
     command = [sys.executable, f"scripts/{script}", "--check"]
     done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_role_of_a_cluster_is_what_doctor_asks_about() -> None:
+    every = {(group, resource, verb) for group, resource, verbs in RIGHTS for verb in verbs}
+    assert documented_rights() == every

@@ -287,24 +287,47 @@ def test_a_container_that_is_killed_is_named(cluster: OwnCluster, tmp_path: Path
     assert cluster.left() == {}
 
 
-def test_what_a_killed_lab_left_is_cleaned(cluster: OwnCluster, tmp_path: Path) -> None:
-    """Neither engines nor pods, bridges, folders: by `clean` alone, from the ledger."""
-    spec = tmp_path / "pods.yaml"
+def killed_lab(cluster: OwnCluster, folder: Path) -> str:
+    """The namespace of a lab that was killed beside its engines."""
+    spec = folder / "pods.yaml"
     spec.write_text(ENGINES.replace("EXECUTION", "rtc").replace("trial: 1 s", "trial: 20 s"))
-    with begun(cluster, spec, tmp_path) as (process, _):
+    with begun(cluster, spec, folder) as (process, _):
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-    name = namespace(cluster)
-    engines = ("exec", "-n", name, "vnf1", "--", "sh", "-c", "grep -l headrace-eng /proc/*/comm")
-    deadline = time.monotonic() + 30  # an engine ends when its client is gone
-    while cluster.run("kubectl", *engines).stdout:
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
+    return namespace(cluster)
+
+
+def cleaned(cluster: OwnCluster, name: str) -> None:
     done = cluster.headrace("clean")
     assert done.returncode == 0, done.stderr
     assert f"removed namespace {name}" in done.stdout
     assert cluster.left() == {}
     assert cluster.headrace("clean").stdout == "nothing to clean\n"
+
+
+def test_what_a_killed_lab_left_is_cleaned(cluster: OwnCluster, tmp_path: Path) -> None:
+    """Neither engines nor pods, bridges, folders: by `clean` alone, from the ledger. Until then
+    doctor tells of it."""
+    name = killed_lab(cluster, tmp_path)
+    engines = ("exec", "-n", name, "vnf1", "--", "sh", "-c", "grep -l headrace-eng /proc/*/comm")
+    deadline = time.monotonic() + 30  # an engine ends when its client is gone
+    while cluster.run("kubectl", *engines).stdout:
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+    told = cluster.headrace("doctor", "--kubernetes", "--json").stdout
+    [runs] = [one for one in json.loads(told)["checks"] if one["name"] == "runs"]
+    assert runs["status"] == "limited" and f"namespaces: {name} (since " in runs["found"], runs
+    cleaned(cluster, name)
+
+
+def test_what_a_deleted_namespace_did_not_own_is_cleaned(
+    cluster: OwnCluster, tmp_path: Path
+) -> None:
+    """Somebody has deleted it, and its pods with it: the folder of their sockets is its node's."""
+    name = killed_lab(cluster, tmp_path)
+    cluster.kubectl("delete", "namespace", name, "--timeout=100s")
+    assert cluster.left() == {"node1": [f"/run/{name}"]}
+    cleaned(cluster, name)
 
 
 def test_the_way_to_the_api_server_is_cut(cluster: OwnCluster, tmp_path: Path) -> None:
@@ -340,5 +363,8 @@ def test_doctor_looks_at_the_cluster(cluster: OwnCluster) -> None:
         n: checks[n]["status"] for n in ("nodes", "cpu manager", "multus", "rights")
     } == dict.fromkeys(("nodes", "cpu manager", "multus", "rights"), "ok")
     assert checks["device plugins"]["status"] == "missing"
+    assert checks["runs"]["found"] == "the cluster has no namespace of headrace's"
+    claims = checks["dra drivers"]
+    assert claims["status"] == "missing" and "has v1beta2, v1beta1; " in claims["found"], claims
     pages = f"{2 * int(HUGEPAGES)}Mi of 2Mi"
     assert checks["hugepages"]["found"] == f"node1: {pages}, node2: {pages}"

@@ -10,8 +10,10 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from support import lab_image
 
@@ -20,6 +22,25 @@ OURS = "app.kubernetes.io/managed-by=headrace"
 NODES = ("node1", "node2")
 HUGEPAGES = "640"  # of 2 MB: two engines have 256 each
 Kubectl = Callable[..., str]
+Right = tuple[str, str, str]  # of the API server: group, resource, verb
+
+
+def documented_role() -> dict[str, Any]:
+    """The one that docs/kubernetes.md shows."""
+    text = (lab_image.REPO / "docs" / "kubernetes.md").read_text()
+    [block] = [one for one in text.split("```") if one.startswith("yaml\napiVersion: rbac.")]
+    role: dict[str, Any] = yaml.safe_load(block.removeprefix("yaml\n"))
+    return role
+
+
+def documented_rights() -> set[Right]:
+    return {
+        (group, resource, verb)
+        for rule in documented_role()["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
 
 
 @dataclass(frozen=True)

@@ -20,22 +20,22 @@ _PLUGINS = (
     "each node"
 )
 _KUBELET = "set {} in the kubelet's configuration, remove /var/lib/kubelet/{}_state, restart it"
-# What a run asks for: verb, resource, its API group.
-_RIGHTS = (
-    ("create", "namespaces", ""),
-    ("delete", "namespaces", ""),
-    ("create", "pods", ""),
-    ("delete", "pods", ""),
-    ("get", "pods/log", ""),
-    ("create", "pods/exec", ""),
-    ("list", "nodes", ""),
-    ("create", "daemonsets", "apps"),
-    ("delete", "daemonsets", "apps"),
-    ("create", "configmaps", ""),
-    ("create", "jobs", "batch"),
-    ("get", "jobs", "batch"),
-    ("delete", "jobs", "batch"),
-    ("create", "network-attachment-definitions", "k8s.cni.cncf.io"),
+# What is asked of the API server: group, resource, verbs (docs/kubernetes.md has them as a role).
+RIGHTS = (
+    ("", "namespaces", ("get", "list", "create", "delete")),
+    ("", "pods", ("list", "create", "deletecollection")),
+    # By a WebSocket, which is a GET; servers of Kubernetes 1.35 and later want both.
+    ("", "pods/exec", ("get", "create")),
+    ("", "pods/log", ("get",)),
+    ("", "events", ("list",)),
+    ("", "serviceaccounts", ("list",)),
+    ("", "nodes", ("list",)),
+    ("", "configmaps", ("create",)),
+    ("apps", "daemonsets", ("create", "delete")),
+    ("batch", "jobs", ("get", "create", "delete")),
+    ("k8s.cni.cncf.io", "network-attachment-definitions", ("create",)),
+    ("resource.k8s.io", "resourceclaimtemplates", ("create",)),
+    ("resource.k8s.io", "resourceslices", ("list",)),
 )
 _OURS = frozenset({"cpu", "memory", "pods", "ephemeral-storage"})
 
@@ -56,19 +56,21 @@ def checks(cluster: Cluster) -> Iterator[DoctorCheck]:
     yield _hugepages(nodes)
     yield _devices(nodes)
     yield _claims(cluster)
+    yield _left(cluster)
 
 
 def _rights(cluster: Cluster) -> DoctorCheck:
     denied = [
         f"{verb} {resource}"
-        for verb, resource, group in _RIGHTS
+        for group, resource, verbs in RIGHTS
+        for verb in verbs
         if not cluster.may(verb, resource, group)
     ]
     if not denied:
         return GROUP("rights", "ok", "this user may do all that a run does")
     mend = (
-        "kubectl create clusterrolebinding headrace --clusterrole=cluster-admin --user=USER "
-        "(or a role with the rights of docs/kubernetes.md)"
+        "kubectl create clusterrolebinding headrace --clusterrole=headrace --user=USER, with the "
+        "role of docs/kubernetes.md"
     )
     return GROUP("rights", "missing", f"denied: {', '.join(denied)}", mend=mend, required=True)
 
@@ -162,13 +164,14 @@ def _hugepages(nodes: Sequence[Mapping[str, Any]]) -> DoctorCheck:
 
 
 def _devices(nodes: Sequence[Mapping[str, Any]]) -> DoctorCheck:
-    """What device plugins tell kubelets: extended resources have a domain."""
+    """What device plugins tell kubelets: extended resources have a domain. Of one that has ended a
+    kubelet goes on to say that there are none."""
     texts = sorted(
         {
             f"{kind} ({name_of(node)}: {amount})"
             for node in nodes
             for kind, amount in node["status"]["allocatable"].items()
-            if kind not in _OURS and "/" in kind
+            if kind not in _OURS and "/" in kind and amount not in ("0", 0)
         }
     )
     if texts:
@@ -181,11 +184,29 @@ def _devices(nodes: Sequence[Mapping[str, Any]]) -> DoctorCheck:
 
 
 def _claims(cluster: Cluster) -> DoctorCheck:
-    if not cluster.serves("resource.k8s.io", "resourceslices"):
-        return GROUP("dra drivers", "missing", "the API server has no resource claims")
-    drivers = cluster.drivers()
+    name, wanted = "dra drivers", "claims of headrace's are of resource.k8s.io/v1 (Kubernetes 1.34)"
+    versions = cluster.versions("resource.k8s.io")
+    if "v1" not in versions:
+        has = ", ".join(versions) if versions else "no resource claims"
+        return GROUP(name, "missing", f"the API server has {has}; {wanted}")
+    try:
+        drivers = cluster.drivers("v1")
+    except HeadraceError as why:
+        return GROUP(name, "unknown", str(why))
     if not drivers:
-        return GROUP(
-            "dra drivers", "missing", "resource claims are known, and no driver offers any"
-        )
-    return GROUP("dra drivers", "ok", some(drivers))
+        return GROUP(name, "missing", "resource claims are known, and no driver offers any")
+    return GROUP(name, "ok", some(drivers))
+
+
+def _left(cluster: Cluster) -> DoctorCheck:
+    """What runs have there, also those whose ledgers are on other machines, or lost."""
+    namespaces = cluster.namespaces()
+    if not namespaces:
+        return GROUP("runs", "ok", "the cluster has no namespace of headrace's")
+    texts = [f"{name_of(one)} (since {one['metadata']['creationTimestamp']})" for one in namespaces]
+    means = "what a run that is over left has CPUs and devices which others want"
+    mend = (
+        "headrace clean, where the run was; where its machine is gone, and nobody has exported it: "
+        f"kubectl delete namespace {name_of(namespaces[0])}"
+    )
+    return GROUP("runs", "limited", f"namespaces: {some(texts)}", means, mend)

@@ -219,25 +219,29 @@ class Cluster:
         assert isinstance(config, dict)
         return config
 
+    def versions(self, group: str) -> list[str]:
+        """Those of an API's group that the API server has, its preferred one first."""
+        api = self._kubernetes.client.ApisApi(self._core.api_client)
+        groups = self.read("groups", partial(api.get_api_versions, **_RAW))["groups"]
+        for one in groups:
+            if one["name"] == group:
+                preferred = one["preferredVersion"]["version"]
+                every = [version["version"] for version in one["versions"]]
+                return sorted(every, key=lambda version: version != preferred)
+        return []
+
     def serves(self, group: str, resource: str) -> bool:
         """Whether the API server knows this kind of object."""
-        api = self._kubernetes.client.ApisApi(self._core.api_client)
-        groups = self.read("groups", partial(api.get_api_versions, **_RAW))["groups"]
-        version = next((g["preferredVersion"]["version"] for g in groups if g["name"] == group), "")
-        if not version:
+        versions = self.versions(group)
+        if not versions:
             return False
         custom = self._kubernetes.client.CustomObjectsApi(self._core.api_client)
-        work = partial(custom.get_api_resources, group, version, **_RAW)
+        work = partial(custom.get_api_resources, group, versions[0], **_RAW)
         return any(one["name"] == resource for one in self.read(group, work)["resources"])
 
-    def drivers(self) -> list[str]:
+    def drivers(self, version: str) -> list[str]:
         """Those that offer devices for claims (dynamic resource allocation)."""
         custom = self._kubernetes.client.CustomObjectsApi(self._core.api_client)
-        api = self._kubernetes.client.ApisApi(self._core.api_client)
-        groups = self.read("groups", partial(api.get_api_versions, **_RAW))["groups"]
-        [version] = [
-            g["preferredVersion"]["version"] for g in groups if g["name"] == "resource.k8s.io"
-        ]
         work = partial(
             custom.list_cluster_custom_object, "resource.k8s.io", version, "resourceslices", **_RAW
         )
