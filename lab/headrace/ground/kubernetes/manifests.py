@@ -49,11 +49,13 @@ _ALL = "protocol all pref 10 bpf bytecode '1,6 0 0 4294967295,' action mirred"
 _FILES_MOST = 1 << 20  # bytes of a ConfigMap
 _MEMORY_MB = 512  # where the study gives none
 # What the namespaces of containers without Kubernetes have, too. A pod's own network may need IPv6.
+# Devices of one NIC, or of one master, hear each other's broadcasts: who is asked for an address
+# answers by the interface that has it, and not by whichever hears of it first.
 _ROUTER = {
     f"net.{name.replace('/', '.')}": value
     for name, value in SYSCTLS.items()
     if name.startswith("ipv4/")
-}
+} | {"net.ipv4.conf.all.arp_ignore": "1", "net.ipv4.conf.all.arp_announce": "2"}
 
 
 @dataclass(frozen=True)

@@ -106,6 +106,7 @@ def test_a_device_that_a_pod_is_given_gets_the_layouts_addresses() -> None:
     definition = each["NetworkAttachmentDefinition", "nat-down"]["spec"]["config"]
     _, tuning = json.loads(definition)["plugins"]
     assert tuning["type"] == "tuning" and tuning["capabilities"] == {"mac": True}
+    assert tuning["sysctl"]["net.ipv4.conf.all.arp_ignore"] == "1"  # two may be of one segment
     for wrong, words in (
         ({**devices, "nat/side": "d4"}, "nat/side is no interface of it"),
         ({"client/down": "d0"}, "nat/up has no device"),
