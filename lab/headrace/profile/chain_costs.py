@@ -92,6 +92,7 @@ def problem(
             whole.one,
             whole.throughput_pps,
             points.speed(whole.samples, bench.tsc_hz),
+            layouts["whole"],
         )
     return Priced(priced, reference, frozenset(layouts.values()))
 

@@ -152,15 +152,14 @@ class Planner:
         """What each layout does when it is run, and how fast the machine was meanwhile."""
         if not self.verify:
             return {}, None
-        different = list(dict.fromkeys(layouts.values()))  # what is the same runs once
-        prepared = [
-            layout_point.deployed(self.bench, self.doc, experiment, priced.problem, one)
-            for one in different
-        ]
+        prepared = {  # what is the same runs once
+            one: layout_point.deployed(self.bench, self.doc, experiment, priced.problem, one)
+            for one in layouts.values()
+        }
         several, beside = verified.verify(
             self.bench, prepared, priced.reference, self.wanted.rate_pps
         )
-        figures = {role: several[different.index(layout)] for role, layout in layouts.items()}
+        figures = {role: several[layout] for role, layout in layouts.items()}
         if priced.reference is None:
             return figures, None
         paces = verified.then_and_now(priced.reference, beside, self.bench.tsc_hz)

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
 from headrace.engine.sliced import all_slices
 from headrace.ground.inline import EnginePoint
+from headrace.layout.layout import Layout
 from headrace.profile import point as points
 from headrace.profile.point import Bench, PointSample, RunningPoint
 from headrace.profile.quiet import DelaySlice, delay_slices
@@ -36,6 +37,7 @@ class ReferenceRun:
     one: EnginePoint
     then_pps: float
     speed: Speed | None
+    layout: Layout | None = None  # None: it is not the chain itself
 
 
 @dataclass
@@ -78,32 +80,37 @@ class Verified:
 
 def verify(
     bench: Bench,
-    layouts: Sequence[EnginePoint],
+    layouts: Mapping[Layout, EnginePoint],
     reference: ReferenceRun | None,
     rate_pps: float | None,
-) -> tuple[list[Verified], Verified]:
-    """Runs each layout and the reference in turns: A B C R, R C B A, and so on."""
-    every = [Verified() for _ in layouts]
+) -> tuple[dict[Layout, Verified], Verified]:
+    """Runs each layout and the reference in turns: A B C R, R C B A, and so on. A layout that is
+    the reference's own is not started beside it: two starts of one layout lay 10 to 15 % apart, and
+    that was told as how far the choice was behind the best."""
+    each = {layout: Verified() for layout in layouts}
     beside = Verified()
-    several = [(*pair, rate_pps) for pair in zip(layouts, every, strict=True)]
-    if reference is not None:
+    several = [(layouts[layout], into, rate_pps) for layout, into in each.items()]
+    if reference is not None and reference.layout in each:
+        beside = each[reference.layout]
+    elif reference is not None:
         several.append((reference.one, beside, None))
+    every = each.values()
     usual = min(_ROUNDS, bench.repetitions)
     for turn in range(usual + min(_ROUNDS_MOVED, bench.repetitions)):
         if turn >= usual and all(_comparable(one, beside, reference) for one in every):
             break
-        for one, into, rate in alternating(several, turn):
-            _measure(bench, one, into, rate)
+        for point, into, rate in alternating(several, turn):
+            _measure(bench, point, into, rate)
     if not all(same for one in (*every, beside) for same in one.same):
         bench.session.progress.say(
             "note: in some rounds the hypervisor had lcores elsewhere than when costs were taken; "
             "a layout that has no other round is held against no prediction"
         )
-    for each in every:
-        each.elsewhere = not _comparable(each, beside, reference)
-        if reference is not None and (ratio := each.over(beside)) is not None:
-            each.paced_pps = reference.then_pps * ratio
-    return every, beside
+    for one in every:
+        one.elsewhere = not _comparable(one, beside, reference)
+        if reference is not None and (ratio := one.over(beside)) is not None:
+            one.paced_pps = reference.then_pps * ratio
+    return each, beside
 
 
 def _comparable(one: Verified, beside: Verified, reference: ReferenceRun | None) -> bool:

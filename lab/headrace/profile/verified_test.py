@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -11,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.ground.inline import EnginePoint
-from headrace.profile import rounds
+from headrace.layout.layout import Layout
+from headrace.profile import rounds, verified
 from headrace.profile.point import Bench, PointSample
 from headrace.profile.rounds import Case, alternating, covering, shares
-from headrace.profile.verified import Verified
+from headrace.profile.verified import ReferenceRun, Verified
 from headrace.record.counters import WorkerReading
 from headrace.spec.plan import ChainPlan, LayoutPlan, Reference
 
@@ -145,3 +147,27 @@ def test_who_asks_for_few_repetitions_does_not_wait_for_long(
     rounds.measure(bench, [Case(cast(EnginePoint, None), less=())], 1)
     assert measured == [repetitions] * (1 + again)
     assert bench.mixed and len(notes) == 1
+
+
+def test_a_layout_that_is_the_reference_is_started_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its start is both: two of one layout lay 10 to 15 % apart, told as the choice's loss."""
+    whole, pipeline = Layout((2,), ((1,),)), Layout((1, 1), ((0,), (1,)))
+    points = {whole: cast(EnginePoint, "whole"), pipeline: cast(EnginePoint, "pipeline")}
+    started: list[object] = []
+
+    def measured(_bench: Bench, one: EnginePoint, into: Verified, _rate: float | None) -> None:
+        started.append(one)
+        into.rates.append(8e6 if one == "whole" else 6e6)
+        into.same.append(True)
+
+    monkeypatch.setattr(verified, "_measure", measured)
+    bench = cast(Bench, SimpleNamespace(repetitions=3))
+    reference = ReferenceRun("all", cast(EnginePoint, "reference"), 10e6, None, whole)
+    each, beside = verified.verify(bench, points, reference, None)
+    assert started == ["whole", "pipeline", "pipeline", "whole", "whole", "pipeline"]
+    assert beside is each[whole] and each[whole].paced_pps == 10e6
+    assert each[pipeline].paced_pps == pytest.approx(7.5e6)
+    another = replace(reference, layout=None)
+    started.clear()
+    verified.verify(bench, points, another, None)
+    assert started.count("reference") == 3
