@@ -69,15 +69,17 @@ def alternating(several: Sequence[T], turn: int) -> list[T]:
     return list(reversed(several)) if turn % 2 else list(several)
 
 
-def measure(bench: Bench, cases: Sequence[Case], rounds: int, anew: bool = True) -> None:
+def measure(
+    bench: Bench, cases: Sequence[Case], rounds: int, anew: bool = True, least: int = 1
+) -> None:
     """All in one state of the machine: where a hypervisor moved lcores meanwhile, what was taken
     with them elsewhere is taken again, up to _AGAIN rounds, and left out; who asks for few
     repetitions has fewer. `anew`: the state that by then most of the cases were measured in; else
-    that of what was measured before."""
+    that of what was measured before. `least`: trials of each start."""
     before = {} if anew else bench.lines
     if anew:
         bench.mixed = False
-    counts = shares(bench.repetitions, rounds)
+    counts = [max(least, count) for count in shares(bench.repetitions, rounds)]
     for turn, count in enumerate(counts):
         for case in alternating(cases, turn):
             _measure(bench, case, count)

@@ -147,6 +147,9 @@ def test_who_asks_for_few_repetitions_does_not_wait_for_long(
     rounds.measure(bench, [Case(cast(EnginePoint, None), less=())], 1)
     assert measured == [repetitions] * (1 + again)
     assert bench.mixed and len(notes) == 1
+    measured.clear()
+    rounds.measure(bench, [Case(cast(EnginePoint, None), less=())], 1, least=3)
+    assert measured == [max(3, repetitions)] * (1 + again)
 
 
 def test_a_layout_that_is_the_reference_is_started_once(monkeypatch: pytest.MonkeyPatch) -> None:
