@@ -37,6 +37,7 @@ HALF_FULL = (
 LEAST = 30  # slices: fewer are no sample
 BLOCK = 10  # slices
 DRAWS = 1000
+BEST = 0.1  # of a trial's slices, the best: nobody was on the other hyperthread of their core
 ALONE_LEAST = 3  # slices of one trial: fewer are no rate
 TURNED_AWAY = 0.05  # of what was sent, by full rings: the chain has no time left
 WIRE = "wire-"  # rings in front of a chain (engine/plan_compiler.py)
@@ -129,27 +130,52 @@ def left_alone(replicas: Sequence[ReplicaSlices]) -> float | None:
     return min(shares, default=None)
 
 
-def alone_over_all(sample: Sliced, segment: str) -> float | None:
-    """How many packets a segment got per second in slices in which no lcore of the engine was kept
-    from working, over those in all slices: where rings wait, one that stands still holds up all of
-    them. None: there are fewer than ALONE_LEAST such slices."""
+@dataclass(frozen=True)
+class Alone:
+    """What slices say in which no lcore of the engine was kept from its work, over what all slices
+    say: of a segment's packets per second, and of each replica's cycles per packet."""
+
+    rate: float
+    cycles: Mapping[Key, float]
+
+
+def alone(sample: Sliced, segment: str) -> Alone | None:
+    """Where rings wait, an lcore that stands still, or shares its core, holds up all of them. None:
+    there are fewer than ALONE_LEAST slices in which none did."""
     held = [(one["end"] - one["ref"], one["end"], _held(one)) for one in sample.replicas]
     begins = np.concatenate([begin[mask] for begin, _, mask in held])
     ends = np.concatenate([end[mask] for _, end, mask in held])
     alone_pps = all_pps = 0.0
-    for one in (each for each in sample.replicas if each.segment == segment):
+    cycles: dict[Key, float] = {}
+    for one in sample.replicas:
         begin, end = one["end"] - one["ref"], one["end"]
-        alone = ~((begins < end[:, None]) & (ends > begin[:, None])).any(axis=1)
-        if alone.sum() < ALONE_LEAST:
-            return None
-        alone_pps += one["packets"][alone].sum() / one["ref"][alone].sum()
-        all_pps += one["packets"].sum() / one["ref"].sum()
-    return float(alone_pps / all_pps) if all_pps else None
+        mask = ~((begins < end[:, None]) & (ends > begin[:, None])).any(axis=1)
+        if one.segment == segment:
+            if mask.sum() < ALONE_LEAST:
+                return None
+            alone_pps += one["packets"][mask].sum() / one["ref"][mask].sum()
+            all_pps += one["packets"].sum() / one["ref"].sum()
+        packets = one["packets"][mask].sum()
+        if packets and one["ops"].sum():
+            whole = one["ops"].sum() / one["packets"].sum()
+            cycles[one.segment, one.index] = float(one["ops"][mask].sum() / packets / whole)
+    return Alone(float(alone_pps / all_pps), cycles) if all_pps else None
 
 
 def _held(one: ReplicaSlices) -> Mask:
-    """The slices in which others had its lcore, and the cold ones behind them."""
-    return np.asarray((_taken(one) > DISTURBED) | _cold(one))
+    """The slices in which others had its lcore, or were busy on the other hyperthread of its core,
+    as the best of these slices show it; the cold ones behind those; and those in which the
+    hypervisor had the lcores elsewhere than in most."""
+    pace = one["pace"] / one.additions
+    width = 4 * pace * one.additions / np.maximum(one["wide"], 1)
+    sampled = one["pace"] > 0  # not while it waited for room in front of it
+    shared = np.zeros_like(sampled)
+    if sampled.any():
+        best, widest = np.quantile(pace[sampled], BEST), np.quantile(width[sampled], 1 - BEST)
+        shared = sampled & ((pace > SLOW * best) | (width < NARROW * widest))
+    line = smoothed(one["line"])
+    away = ~in_state(line, commonest([line]))
+    return np.asarray((_taken(one) > DISTURBED) | _cold(one) | shared | away)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pytest
 from headrace.model.undisturbed import (
     ALONE_LEAST,
     LEAST,
-    alone_over_all,
+    alone,
     capacity,
     of_usual_state,
     usual_lines,
@@ -109,15 +109,39 @@ def behind(off: Sequence[int], later: float = 0.0) -> Sliced:
 
 @pytest.mark.parametrize("later", [0.0, 0.3])
 def test_who_waits_for_an_lcore_that_stands_still_is_held_up_with_it(later: float) -> None:
-    """A quarter of the chain's slices lose half of their time: 7/8 of the packets come."""
-    factor = alone_over_all(behind(range(0, 200, 4), later), "sink")
-    assert factor == pytest.approx(8 / 7, rel=0.005)
-    assert alone_over_all(behind([]), "sink") == 1.0
+    """A quarter of the chain's slices lose half of their time: 7/8 of the packets come. In them a
+    packet costs twice as much: one of thirteen."""
+    seen = alone(behind(range(0, 200, 4), later), "sink")
+    assert seen is not None and seen.rate == pytest.approx(8 / 7, rel=0.005)
+    assert seen.cycles["acl", 0] == pytest.approx(13 / 14, rel=0.005)
+    whole = alone(behind([]), "sink")
+    assert whole is not None and whole.rate == 1.0
+    assert whole.cycles == {("acl", 0): 1.0, ("sink", 0): 1.0}
+
+
+@pytest.mark.parametrize(
+    "worse", [{"pace": 208.0, "wide": 234.0}, {"wide": 270.0}, {"line": 344.0}]
+)
+def test_who_waits_for_a_core_that_others_share_is_held_up_with_it(worse: dict[str, float]) -> None:
+    """Nothing is taken from the lcore, but packets cost half as much again in a third of its
+    slices: its clock is slow, somebody is on the other hyperthread, or the lcores are farther from
+    each other."""
+    usual = {"pace": 160.0, "wide": 180.0, "line": 78.0}
+    chain, sink = slices("acl", 100.0, noise=0.0), slices("sink", 100.0, cpu=0)
+    slow = np.arange(200) >= 134
+    packets = np.where(slow, chain["packets"] / 1.5, chain["packets"])
+    readings = {key: np.where(slow, worse.get(key, value), value) for key, value in usual.items()}
+    shared = replace(chain, columns={**chain.columns, "packets": packets, **readings})
+    received = replace(sink, columns={**sink.columns, "packets": packets})
+    seen = alone(sliced(shared, received), "sink")
+    assert seen is not None
+    assert seen.rate == pytest.approx(packets[0] / packets.mean(), rel=0.01)
+    assert seen.cycles["acl", 0] == pytest.approx(packets.mean() / packets[0], rel=0.01)
 
 
 def test_of_two_undisturbed_slices_there_is_no_rate() -> None:
-    def left(n: int) -> float | None:
-        return alone_over_all(behind(range(n, 200)), "sink")
+    def left(n: int) -> object:
+        return alone(behind(range(n, 200)), "sink")
 
     assert left(ALONE_LEAST) is not None and left(ALONE_LEAST - 1) is None
 

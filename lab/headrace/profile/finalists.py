@@ -21,8 +21,7 @@ from headrace.spec.study import Experiment
 _MANY = 3
 # Run to completion and pipeline, too, where they are predicted to come so near to the best.
 _NEAR = 0.85
-# A trial more takes a fifth of what a start does, and by one of each, layouts that are as good as
-# each other lay up to 10 % apart.
+# By one trial of each start, layouts that are as good as each other lay up to 10 % apart.
 _ROUNDS, _TRIALS = 2, 3
 
 
@@ -38,8 +37,11 @@ def tried(
     several = _finalists(problem, choice)
     if len(several) == 1:
         return choice
-    cases = {one: Case(deployed(bench, doc, experiment, problem, one), less=()) for one in several}
-    rounds.measure(bench, list(cases.values()), _ROUNDS, anew=False, least=_TRIALS)
+    cases = {
+        one: Case(deployed(bench, doc, experiment, problem, one), less=(), least=_TRIALS)
+        for one in several
+    }
+    rounds.measure(bench, list(cases.values()), _ROUNDS, anew=False)
     rates = {one: median(s.throughput_pps for s in case.samples) for one, case in cases.items()}
     names = [node.name for node in experiment.nodes]
     for one, rate in rates.items():

@@ -28,7 +28,7 @@ from headrace.layout.gaps import Gap
 from headrace.measure.results import result
 from headrace.measure.session import Session
 from headrace.model.lines_between import WHOLE, same_state
-from headrace.model.undisturbed import alone_over_all
+from headrace.model.undisturbed import Alone, alone
 from headrace.record.counters import Counters, ReplicaReading, WorkerReading
 from headrace.record.identity import Phase
 from headrace.record.rows import Trial
@@ -312,19 +312,24 @@ def sample(up: RunningPoint, seconds: float, rate_pps: float = 0.0) -> PointSamp
     cores to others takes 5 to 25 % of one trial, and not the same of the next one, which is no
     layout's doing."""
     slices: list[Sliced] = []
-    one = sampled(up.trial(seconds, rate_pps, slices=slices))
-    factors = [f for each in slices if (f := alone_over_all(each, SINK)) is not None]
-    if rate_pps or not factors:
-        return one
-    [alone] = factors
-    return replace(one, throughput_pps=one.throughput_pps * alone, sent_pps=one.sent_pps * alone)
+    trial = up.trial(seconds, rate_pps, slices=slices)
+    seen = [one for each in slices if (one := alone(each, SINK)) is not None]
+    return sampled(trial, seen[0] if seen and not rate_pps else None)
 
 
-def sampled(trial: Trial) -> PointSample:
-    assert trial.counters is not None  # an engine has some
+def sampled(trial: Trial, seen: Alone | None = None) -> PointSample:
+    """`seen`: by it what a trial says is stated as of slices in which nothing disturbed it."""
+    counters = trial.counters
+    assert counters is not None  # an engine has some
+    if seen is not None:
+        replicas = tuple(
+            one.costing(seen.cycles.get((one.segment, one.index), 1.0)) for one in counters.replicas
+        )
+        counters = counters.model_copy(update={"replicas": replicas})
+    rate = 1.0 if seen is None else seen.rate
     return replace(
-        read(trial.counters, trial.received_pps),
-        sent_pps=trial.sent_pps,
+        read(counters, trial.received_pps * rate),
+        sent_pps=trial.sent_pps * rate,
         line=trial.line_cycles,
         moved=trial.line_share is not None and trial.line_share < WHOLE,
     )

@@ -76,19 +76,11 @@ def _settled(replica: ReplicaReading, reply: SlicesReply, since: float) -> Repli
         return replica
     less = ops / packets / (replica.ops_cycles / replica.packets_in)
     polls = round(replica.packets_in * polls / packets)
-    return replica.model_copy(
-        update={
-            "ops_cycles": round(replica.ops_cycles * less),
-            "rx_cycles": round(replica.rx_cycles * less),
-            "tx_cycles": round(replica.tx_cycles * less),
-            "idle_polls": max(0, replica.polls - polls),
-            "polls": max(replica.polls, polls),
-            "nfs": {
-                name: nf.model_copy(update={"cycles": round(nf.cycles * less)})
-                for name, nf in replica.nfs.items()
-            },
-        }
-    )
+    at_load = {
+        "idle_polls": max(0, replica.polls - polls),
+        "polls": max(replica.polls, polls),
+    }
+    return replica.costing(less).model_copy(update=at_load)
 
 
 def _taken(one: dict[str, int]) -> bool:

@@ -29,6 +29,7 @@ class Case:
 
     one: EnginePoint
     less: tuple[float, ...] = (SLOW,)  # at these parts of the load, too
+    least: int = 1  # trials of a start at full load: another takes a fifth of what a start does
     samples: list[PointSample] = field(default_factory=list)
     partial: dict[float, list[PointSample]] = field(default_factory=dict)  # by part of the load
 
@@ -69,17 +70,15 @@ def alternating(several: Sequence[T], turn: int) -> list[T]:
     return list(reversed(several)) if turn % 2 else list(several)
 
 
-def measure(
-    bench: Bench, cases: Sequence[Case], rounds: int, anew: bool = True, least: int = 1
-) -> None:
+def measure(bench: Bench, cases: Sequence[Case], rounds: int, anew: bool = True) -> None:
     """All in one state of the machine: where a hypervisor moved lcores meanwhile, what was taken
     with them elsewhere is taken again, up to _AGAIN rounds, and left out; who asks for few
     repetitions has fewer. `anew`: the state that by then most of the cases were measured in; else
-    that of what was measured before. `least`: trials of each start."""
+    that of what was measured before."""
     before = {} if anew else bench.lines
     if anew:
         bench.mixed = False
-    counts = [max(least, count) for count in shares(bench.repetitions, rounds)]
+    counts = shares(bench.repetitions, rounds)
     for turn, count in enumerate(counts):
         for case in alternating(cases, turn):
             _measure(bench, case, count)
@@ -119,7 +118,7 @@ def _measure(bench: Bench, case: Case, count: int) -> None:
     """Rings wait: the slowest lcore sets the rate of all, and nothing is thrown away."""
     with points.running(bench, case.one, "apart", wait=True) as up:
         points.warm_up(up)
-        case.samples += full_load(up, count)
+        case.samples += full_load(up, max(case.least, count))
         if not case.throughput_pps:
             name = case.one.experiment.study.name
             raise HeadraceError(f"{name}: no packet comes through the chain, so it has no cost")

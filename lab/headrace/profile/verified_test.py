@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from headrace.ground.inline import EnginePoint
 from headrace.layout.layout import Layout
+from headrace.profile import point as points
 from headrace.profile import rounds, verified
 from headrace.profile.point import Bench, PointSample
 from headrace.profile.rounds import Case, alternating, covering, shares
@@ -122,6 +124,17 @@ def test_costs_are_of_the_state_that_no_case_lacks() -> None:
     assert covering(several, 2) == {both: 345.0}
 
 
+def bench_of(repetitions: int, notes: list[str] | None = None) -> Bench:
+    progress = SimpleNamespace(say=[].append if notes is None else notes.append)
+    return cast(
+        Bench,
+        SimpleNamespace(
+            repetitions=repetitions, lines={}, mixed=False,
+            session=SimpleNamespace(progress=progress),
+        ),
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(("repetitions", "again"), [(1, 2), (2, 4), (5, 6)])
 def test_who_asks_for_few_repetitions_does_not_wait_for_long(
     repetitions: int, again: int, monkeypatch: pytest.MonkeyPatch
@@ -136,20 +149,23 @@ def test_who_asks_for_few_repetitions_does_not_wait_for_long(
         case.samples += [sample(1e6, 78, 0, 1, moved=True)] * count
 
     monkeypatch.setattr(rounds, "_measure", moved)
-    progress = SimpleNamespace(say=notes.append)
-    bench = cast(
-        Bench,
-        SimpleNamespace(
-            repetitions=repetitions, lines={}, mixed=False,
-            session=SimpleNamespace(progress=progress),
-        ),
-    )  # fmt: skip
+    bench = bench_of(repetitions, notes)
     rounds.measure(bench, [Case(cast(EnginePoint, None), less=())], 1)
     assert measured == [repetitions] * (1 + again)
     assert bench.mixed and len(notes) == 1
-    measured.clear()
-    rounds.measure(bench, [Case(cast(EnginePoint, None), less=())], 1, least=3)
-    assert measured == [max(3, repetitions)] * (1 + again)
+
+
+@pytest.mark.parametrize(("least", "count", "trials"), [(1, 1, 1), (3, 1, 3), (3, 5, 5)])
+def test_a_start_has_at_least_so_many_trials(
+    least: int, count: int, trials: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By one trial of each start, layouts that were as good as each other lay 10 % apart."""
+    monkeypatch.setattr(points, "running", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(points, "warm_up", lambda _up: None)
+    monkeypatch.setattr(rounds, "full_load", lambda _up, n: [sample(1e6, 78, 0, 1)] * n)
+    case = Case(cast(EnginePoint, None), less=(), least=least)
+    rounds.measure(bench_of(count), [case], 1)
+    assert len(case.samples) == trials
 
 
 def test_a_layout_that_is_the_reference_is_started_once(monkeypatch: pytest.MonkeyPatch) -> None:

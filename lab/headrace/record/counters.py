@@ -112,6 +112,9 @@ class Turns(Record):
         return (fixed, slope) if fixed > 0 and slope > 0 else None
 
 
+_PARTS = ("ops_cycles", "rx_cycles", "tx_cycles")
+
+
 class ReplicaReading(Record):
     """One replica of a segment during one trial."""
 
@@ -163,6 +166,18 @@ class ReplicaReading(Record):
         if self.fastpath:
             sampled += (self.fastpath.cycles_per_packet or 0.0) * self.packets_in
         return min(1.0, self.ops_cycles / sampled) if sampled and self.ops_cycles else 1.0
+
+    def costing(self, factor: float) -> ReplicaReading:
+        """The same packets, where each part of what they take is so many times as much."""
+        cycles = {key: round(getattr(self, key) * factor) for key in _PARTS}
+        nfs = {
+            name: nf.model_copy(update={"cycles": round(nf.cycles * factor)})
+            for name, nf in self.nfs.items()
+        }
+        fast = self.fastpath
+        if fast is not None:
+            fast = fast.model_copy(update={"cycles": round(fast.cycles * factor)})
+        return self.model_copy(update={**cycles, "nfs": nfs, "fastpath": fast})
 
 
 class OffloadReading(Record):
