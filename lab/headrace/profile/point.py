@@ -28,7 +28,7 @@ from headrace.layout.gaps import Gap
 from headrace.measure.results import result
 from headrace.measure.session import Session
 from headrace.model.lines_between import WHOLE, same_state
-from headrace.model.undisturbed import Alone, alone
+from headrace.model.undisturbed import MOSTLY, Alone, alone
 from headrace.record.counters import Counters, ReplicaReading, WorkerReading
 from headrace.record.identity import Phase
 from headrace.record.rows import Trial
@@ -326,12 +326,12 @@ def sampled(trial: Trial, seen: Alone | None = None) -> PointSample:
             one.costing(seen.cycles.get((one.segment, one.index), 1.0)) for one in counters.replicas
         )
         counters = counters.model_copy(update={"replicas": replicas})
-    rate = 1.0 if seen is None else seen.rate
+    rate, least = (1.0, WHOLE) if seen is None else (seen.rate, MOSTLY)
     return replace(
         read(counters, trial.received_pps * rate),
         sent_pps=trial.sent_pps * rate,
         line=trial.line_cycles,
-        moved=trial.line_share is not None and trial.line_share < WHOLE,
+        moved=trial.line_share is not None and trial.line_share < least,
     )
 
 

@@ -171,22 +171,22 @@ def test_a_start_has_at_least_so_many_trials(
 def test_a_layout_that_is_the_reference_is_started_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its start is both: two of one layout lay 10 to 15 % apart, told as the choice's loss."""
     whole, pipeline = Layout((2,), ((1,),)), Layout((1, 1), ((0,), (1,)))
-    points = {whole: cast(EnginePoint, "whole"), pipeline: cast(EnginePoint, "pipeline")}
+    deployed = {whole: cast(EnginePoint, "whole"), pipeline: cast(EnginePoint, "pipeline")}
     started: list[object] = []
 
     def measured(_bench: Bench, one: EnginePoint, into: Verified, _rate: float | None) -> None:
         started.append(one)
-        into.rates.append(8e6 if one == "whole" else 6e6)
+        into.rates.append(6e6 if one is deployed[pipeline] else 8e6)
         into.same.append(True)
 
     monkeypatch.setattr(verified, "_measure", measured)
     bench = cast(Bench, SimpleNamespace(repetitions=3))
     reference = ReferenceRun("all", cast(EnginePoint, "reference"), 10e6, None, whole)
-    each, beside = verified.verify(bench, points, reference, None)
+    each, beside = verified.verify(bench, deployed, reference, None)
     assert started == ["whole", "pipeline", "pipeline", "whole", "whole", "pipeline"]
     assert beside is each[whole] and each[whole].paced_pps == 10e6
     assert each[pipeline].paced_pps == pytest.approx(7.5e6)
     another = replace(reference, layout=None)
     started.clear()
-    verified.verify(bench, points, another, None)
+    verified.verify(bench, deployed, another, None)
     assert started.count("reference") == 3
