@@ -184,7 +184,7 @@ static void drain(struct engine *e)
 static void begin(struct worker *w)
 {
 	busy_begin(&w->clock);
-	slicer_begin(&w->slicer, &w->clock, NULL, w->replicas, w->n_replicas);
+	slicer_begin(&w->slicer, &w->clock, &w->beacon, NULL, w->replicas, w->n_replicas);
 }
 
 /* Replicas more or fewer, and, where the run is of them, other segments. */

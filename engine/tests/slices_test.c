@@ -15,6 +15,7 @@
 
 struct lcore {
 	struct busy_clock clock;
+	struct beacon beacon;
 	struct slicer slicer;
 	struct replica a, b, *both[2];
 	struct inlet in_a, in_b;
@@ -32,7 +33,7 @@ static void begin(struct lcore *l, uint64_t usual_a, uint64_t usual_b)
 	l->both[1] = &l->b;
 	assert_non_null(l->a.slices);
 	assert_non_null(l->b.slices);
-	slicer_begin(&l->slicer, &l->clock, NULL, l->both, 2);
+	slicer_begin(&l->slicer, &l->clock, &l->beacon, NULL, l->both, 2);
 }
 
 static void end(struct lcore *l)
@@ -143,29 +144,87 @@ static void test_between(void **state)
 	end(&l);
 }
 
-/* A line of the lcore beside is read where that has written it since; what it costs is the machine's. */
+/* A look at the beacon beside in each of its turns, which `goes_on` says whether that has written since. */
+static void look(struct lcore *l, struct beacon *beside, bool goes_on)
+{
+	beside->writes += goes_on;
+	l->slicer.next_look = l->now;
+	slicer_beacon(&l->slicer, l->now);
+}
+
+/* The beacon beside is looked at where it was written since; what it costs is the machine's. */
 static void test_line_beside(void **state)
 {
-	struct busy_clock beside = {.mark = 5};
+	struct beacon beside = {.writes = 5};
 	struct lcore l;
 
 	(void)state;
 	begin(&l, 100, 100);
+	slicer_beacon(&l.slicer, l.now);
+	assert_int_equal(l.beacon.writes, 1);
 	slicer_close(&l.slicer, l.now);
 	assert_int_equal(last(&l.a)->line, 0); /* no other lcore */
-	slicer_begin(&l.slicer, &l.clock, &beside, l.both, 2);
+	slicer_begin(&l.slicer, &l.clock, &l.beacon, &beside, l.both, 2);
+	look(&l, &beside, true);
 	slicer_close(&l.slicer, l.now += SLICE_CYCLES);
 	assert_in_range(last(&l.a)->line, 1, UINT32_MAX);
 	assert_int_equal(last(&l.b)->line, last(&l.a)->line);
+	look(&l, &beside, false);
 	slicer_close(&l.slicer, l.now += SLICE_CYCLES);
 	assert_int_equal(last(&l.a)->line, 0); /* it stands still */
-	beside.mark++;
-	slicer_close(&l.slicer, l.now += SLICE_CYCLES);
-	assert_in_range(last(&l.a)->line, 1, UINT32_MAX);
-	beside.mark++;
 	beside.slept++;
+	look(&l, &beside, true);
 	slicer_close(&l.slicer, l.now += SLICE_CYCLES);
 	assert_int_equal(last(&l.a)->line, 0);
+	look(&l, &beside, true);
+	slicer_close(&l.slicer, l.now += SLICE_CYCLES);
+	assert_in_range(last(&l.a)->line, 1, UINT32_MAX);
+	end(&l);
+}
+
+/* A beacon is written, and another read, as often as is said; its lcore's clock says what it slept. */
+static void test_beacon_pace(void **state)
+{
+	const unsigned int writes = 1000, each = 20;
+	struct beacon beside = {0};
+	struct lcore l;
+	unsigned int looks = 0;
+
+	(void)state;
+	begin(&l, 100, 100);
+	slicer_begin(&l.slicer, &l.clock, &l.beacon, &beside, l.both, 2);
+	l.slicer.beacon_each = 1000;
+	l.slicer.look_each = each * l.slicer.beacon_each;
+	l.clock.slept = 77;
+	for (unsigned int i = 0; i < writes; i++) {
+		uint64_t seen = l.slicer.beside_writes;
+
+		beside.writes++;
+		slicer_beacon(&l.slicer, l.now);
+		looks += l.slicer.beside_writes != seen;
+		l.now = l.slicer.next_beacon;
+	}
+	assert_int_equal(l.beacon.writes, writes);
+	assert_int_equal(l.beacon.slept, 77);
+	assert_int_equal(looks, writes / each);
+	assert_true(l.clock.mark > 1000); /* what it took is no turn's */
+	end(&l);
+}
+
+/* One of several was brought by a prefetcher, another met what others did: the second least counts. */
+static void test_second_least_look(void **state)
+{
+	struct lcore l;
+
+	(void)state;
+	begin(&l, 100, 100);
+	for (unsigned int known = 0; known <= 2; known++) {
+		l.slicer.least[0] = known > 0 ? 26 : 0;
+		l.slicer.least[1] = known > 1 ? 78 : 0;
+		slicer_close(&l.slicer, l.now += SLICE_CYCLES);
+		assert_int_equal(last(&l.a)->line, known > 1 ? 78 : 26 * known);
+		assert_int_equal(l.slicer.least[0] + l.slicer.least[1], 0); /* the next has its own */
+	}
 	end(&l);
 }
 
@@ -174,6 +233,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_own_cycles), cmocka_unit_test(test_pause),
 		cmocka_unit_test(test_between), cmocka_unit_test(test_line_beside),
+		cmocka_unit_test(test_beacon_pace), cmocka_unit_test(test_second_least_look),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

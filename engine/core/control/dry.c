@@ -81,7 +81,7 @@ int dry_run(struct plan *plan, uint64_t packets, json_t **reading, struct err *e
 		struct worker *w = &e.workers[i];
 
 		busy_begin(&w->clock);
-		slicer_begin(&w->slicer, &w->clock, NULL, w->replicas, w->n_replicas);
+		slicer_begin(&w->slicer, &w->clock, &w->beacon, NULL, w->replicas, w->n_replicas);
 	}
 	rc = whole(&e, err);
 	if (!rc)

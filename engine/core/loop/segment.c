@@ -171,7 +171,8 @@ static __rte_noinline void write_checkpoint(struct replica *r, uint64_t now)
 	checkpoint_tick(r->checkpoint, now);
 }
 
-void replica_upkeep(struct replica *r, uint64_t now)
+/* Some hundred times a second. */
+static void upkeep_due(struct replica *r, uint64_t now)
 {
 	busy_look(&r->busy, r->clock, r->window, now);
 	if (r->slicer && (int64_t)(now - r->slicer->next) >= 0)
@@ -197,9 +198,24 @@ void replica_upkeep(struct replica *r, uint64_t now)
 		pace_take(&r->pace, now);
 		busy_measured(r->clock, rte_rdtsc());
 	}
-	r->next_upkeep = r->pace.next;
-	if (r->has_tick && (int64_t)(r->next_tick - r->next_upkeep) < 0)
-		r->next_upkeep = r->next_tick;
+	r->next_due = r->pace.next;
+	if (r->has_tick && (int64_t)(r->next_tick - r->next_due) < 0)
+		r->next_due = r->next_tick;
+}
+
+void replica_upkeep(struct replica *r, uint64_t now)
+{
+	struct slicer *s = r->slicer;
+
+	if ((int64_t)(now - r->next_due) >= 0)
+		upkeep_due(r, now);
+	r->next_upkeep = r->next_due;
+	if (!s || s->replicas[0] != r)
+		return;
+	if ((int64_t)(now - s->next_beacon) >= 0)
+		slicer_beacon(s, now);
+	if ((int64_t)(s->next_beacon - r->next_upkeep) < 0)
+		r->next_upkeep = s->next_beacon;
 }
 
 /* NFs that hold packets may let some go; how many they did. */

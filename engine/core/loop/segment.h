@@ -146,7 +146,8 @@ struct replica {
 	struct busy_clock own_clock;
 	struct busy busy;
 	struct busy_window *window; /* the engine's */
-	uint64_t next_tick, next_upkeep; /* TSC; the latter the first of what is due beside polling */
+	uint64_t next_tick, next_due; /* TSC; the latter the first of what is due beside polling */
+	uint64_t next_upkeep; /* that, or its lcore's next beacon */
 	struct replica_count count;
 	uint64_t ops_elsewhere; /* busy.ops when it came to its worker */
 	struct core_pace pace;

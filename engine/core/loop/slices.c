@@ -71,37 +71,64 @@ __attribute__((no_sanitize("thread"))) static uint64_t load_cycles(const uint64_
 /*
  * What lies between two lcores is one thing or another, by where a hypervisor has put them, and it moves
  * them every few seconds: hyperthreads of a core, cores of a last-level cache, cores of two. Nothing in a
- * guest says so but what a line costs that the other lcore has just written. One such line a slice is read
- * for it, the other lcore's clock; the next write of that pays once for getting the line back, 0.001 % of
- * its time.
+ * guest says so but what a line costs that the other lcore has just written. So each reads the beacon of
+ * another for it; the next write of that pays once for getting the line back. One of several looks was
+ * brought by a prefetcher before it was asked for, and some meet what others do to the caches: of those in
+ * a slice the second least counts.
  */
-static uint32_t line_cycles(struct slicer *s)
+static void look(struct slicer *s)
 {
-	uint64_t own = UINT64_MAX, took, mark, slept;
+	uint64_t own = UINT64_MAX, took, writes, slept;
+	uint32_t cycles;
 	bool known;
 
-	if (!s->beside)
-		return 0;
 	for (unsigned int i = 0; i < OWN_TRIES; i++) {
-		took = load_cycles(&s->end, &mark);
+		took = load_cycles(&s->end, &writes);
 		own = RTE_MIN(own, took);
 	}
-	took = load_cycles(&s->beside->mark, &mark);
+	took = load_cycles(&s->beside->writes, &writes);
 	load_cycles(&s->beside->slept, &slept);
 	/* Where it stands still the line is this lcore's own copy; a core that sleeps answers late. */
-	known = mark != s->beside_mark && slept == s->beside_slept;
-	s->beside_mark = mark;
+	known = writes != s->beside_writes && slept == s->beside_slept;
+	s->beside_writes = writes;
 	s->beside_slept = slept;
 	if (!known)
-		return 0;
-	return took > own ? (uint32_t)RTE_MIN(took - own, UINT32_MAX) : 1;
+		return;
+	cycles = took > own ? (uint32_t)RTE_MIN(took - own, UINT32_MAX) : 1;
+	if (!s->least[0] || cycles < s->least[0]) {
+		s->least[1] = s->least[0];
+		s->least[0] = cycles;
+	} else if (!s->least[1] || cycles < s->least[1]) {
+		s->least[1] = cycles;
+	}
 }
 
-void slicer_begin(struct slicer *s, struct busy_clock *clock, const struct busy_clock *beside,
-		  struct replica **replicas, unsigned int n)
+static uint32_t line_cycles(struct slicer *s)
+{
+	uint32_t cycles = s->least[1] ? s->least[1] : s->least[0];
+
+	s->least[0] = s->least[1] = 0;
+	return cycles;
+}
+
+void slicer_beacon(struct slicer *s, uint64_t now)
+{
+	__atomic_store_n(&s->own->slept, s->clock->slept, __ATOMIC_RELAXED);
+	__atomic_store_n(&s->own->writes, s->own->writes + 1, __ATOMIC_RELAXED);
+	s->next_beacon = now + s->beacon_each;
+	if (s->beside && (int64_t)(now - s->next_look) >= 0) {
+		look(s);
+		s->next_look = now + s->look_each;
+	}
+	busy_measured(s->clock, rte_rdtsc());
+}
+
+void slicer_begin(struct slicer *s, struct busy_clock *clock, struct beacon *own,
+		  const struct beacon *beside, struct replica **replicas, unsigned int n)
 {
 	*s = (struct slicer){
-		.clock = clock, .beside = beside, .replicas = replicas, .n_replicas = n};
+		.clock = clock, .own = own, .beside = beside, .replicas = replicas, .n_replicas = n,
+		.beacon_each = rte_get_tsc_hz() / BEACON_HZ, .look_each = rte_get_tsc_hz() / LOOK_HZ};
 	for (unsigned int i = 0; i < n; i++)
 		if (replicas[i]->slices)
 			remember(replicas[i]->slices, replicas[i]);

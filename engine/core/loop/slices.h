@@ -14,6 +14,18 @@
  */
 #define SLICE_HZ 100
 #define SLICES 6144 /* of a replica are kept: over a minute */
+#define BEACON_HZ 10000
+#define LOOK_HZ 500
+
+/*
+ * A line of an lcore's own, for others to read. It is written so often that it stays in the core's own cache
+ * whatever the packets bring there, and so seldom that no look meets a write: of a line that is written turn
+ * by turn, as the lcore's clock is while it waits for room, a look takes up to ten times what lies between
+ * the two lcores.
+ */
+struct beacon {
+	uint64_t writes, slept; /* slept: the clock's */
+} __rte_aligned(2 * RTE_CACHE_LINE_SIZE); /* a core fetches the line behind, too */
 
 struct slice {
 	uint64_t end, ref;	/* TSC; cycles since the end of the one before */
@@ -23,7 +35,7 @@ struct slice {
 	uint32_t packets, found; /* found: polls with packets */
 	uint32_t turns, turn_packets, turn_packets_squared; /* busy_turns */
 	uint32_t pace, wide;	/* cycles that PACE_ADDITIONS took: one chain, four side by side */
-	uint32_t line;		/* cycles of a line that the lcore beside had written; 0: not known */
+	uint32_t line;		/* cycles of the beacon beside, the second least of its looks; 0: not known */
 };
 
 /* A replica's. The newest is ring[(n - 1) % SLICES]. */
@@ -40,8 +52,11 @@ struct replica;
 /* A worker's. */
 struct slicer {
 	struct busy_clock *clock;
-	const struct busy_clock *beside; /* another lcore's, which writes it turn by turn, or NULL */
-	uint64_t beside_mark, beside_slept; /* what was read of it last */
+	struct beacon *own;
+	const struct beacon *beside; /* another lcore's, or NULL */
+	uint64_t beside_writes, beside_slept; /* what was read of it last */
+	uint32_t least[2]; /* cycles of a look in this slice; 0: there was none yet */
+	uint64_t beacon_each, look_each, next_beacon, next_look; /* cycles; TSC */
 	struct replica **replicas;
 	unsigned int n_replicas;
 	uint64_t next; /* TSC */
@@ -52,8 +67,10 @@ struct slices *slices_create(void);
 void slices_free(struct slices *s);
 
 /* By the worker itself, when it begins or begins again with other replicas. */
-void slicer_begin(struct slicer *s, struct busy_clock *clock, const struct busy_clock *beside,
-		  struct replica **replicas, unsigned int n);
+void slicer_begin(struct slicer *s, struct busy_clock *clock, struct beacon *own,
+		  const struct beacon *beside, struct replica **replicas, unsigned int n);
+/* By the first of its replicas, once `next_beacon` has come; what it takes is nobody's work. */
+void slicer_beacon(struct slicer *s, uint64_t now);
 /* `now` is the clock's mark: the end of a turn. */
 void slicer_close(struct slicer *s, uint64_t now);
 

@@ -167,8 +167,8 @@ static void run(struct worker *w)
 	w->clock.armed = 0;
 	for (unsigned int i = 0; i < w->n_replicas; i++)
 		w->clock.armed += !w->replicas[i]->until_timed;
-	slicer_begin(&w->slicer, &w->clock, w->beside ? &w->beside->clock : NULL, w->replicas,
-		     w->n_replicas);
+	slicer_begin(&w->slicer, &w->clock, &w->beacon, w->beside ? &w->beside->beacon : NULL,
+		     w->replicas, w->n_replicas);
 	atomic_store(&w->start_tsc, w->clock.mark);
 	if (w->wait->mode == WAIT_POLL)
 		poll_always(w);

@@ -23,7 +23,8 @@ struct worker {
 	const struct worker *beside; /* one that runs, too; NULL: none does */
 	struct slicer slicer;
 	uint64_t sleeps;
-	/* A core that goes through its lines fetches those behind them, too: the next lcore's clock. */
+	struct beacon beacon;
+	/* A core that goes through its lines fetches those behind them, too: the next lcore's. */
 	char apart[2 * RTE_CACHE_LINE_SIZE] __rte_cache_aligned;
 } __rte_aligned(2 * RTE_CACHE_LINE_SIZE);
 
