@@ -45,7 +45,7 @@ Placement = Literal["apart", "together", "one-segment"]
 
 _DRAIN_S = 0.02  # queues are short, and their end is waited for
 _WARM_PPS = 3e6  # the first guess of the rate
-_WARM_S, _WARM_MAX_S = 0.3, 20.0
+_WARM_S, _WARM_MAX_S = 0.15, 20.0
 _PAUSE_S = 1e-4  # engine/core/loop/busy.h
 _WARM_EACH = 4  # packets per flow, in random order: 2 in 100 flows are not among them
 _MEMORY_MB, _MEMORY_PER_ENTRY = 512, 640
