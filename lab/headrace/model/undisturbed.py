@@ -37,7 +37,7 @@ HALF_FULL = (
 LEAST = 30  # slices: fewer are no sample
 BLOCK = 10  # slices
 DRAWS = 1000
-BEST = 0.1  # of a trial's slices, the best: nobody was on the other hyperthread of their core
+BEST = 0.1  # of a trial's slices: in them nobody was on the other hyperthread of the core
 ALONE_LEAST = 3  # slices of one trial: fewer are no rate
 TURNED_AWAY = 0.05  # of what was sent, by full rings: the chain has no time left
 WIRE = "wire-"  # rings in front of a chain (engine/plan_compiler.py)
@@ -163,19 +163,24 @@ def alone(sample: Sliced, segment: str) -> Alone | None:
 
 
 def _held(one: ReplicaSlices) -> Mask:
-    """The slices in which others had its lcore, or were busy on the other hyperthread of its core,
-    as the best of these slices show it; the cold ones behind those; and those in which the
-    hypervisor had the lcores elsewhere than in most."""
-    pace = one["pace"] / one.additions
-    width = 4 * pace * one.additions / np.maximum(one["wide"], 1)
-    sampled = one["pace"] > 0  # not while it waited for room in front of it
-    shared = np.zeros_like(sampled)
-    if sampled.any():
-        best, widest = np.quantile(pace[sampled], BEST), np.quantile(width[sampled], 1 - BEST)
-        shared = sampled & ((pace > SLOW * best) | (width < NARROW * widest))
+    """The slices in which others had its lcore, or were busy on the other hyperthread of its core;
+    the cold ones behind the former; and those in which the hypervisor had the lcores elsewhere than
+    in most."""
     line = smoothed(one["line"])
     away = ~in_state(line, commonest([line]))
-    return np.asarray((_taken(one) > DISTURBED) | _cold(one) | shared | away)
+    return np.asarray((_taken(one) > DISTURBED) | _cold(one) | _shared(one) | away)
+
+
+def _shared(one: ReplicaSlices) -> Mask:
+    """The slices that begin or end with a core that does a fifth fewer additions at once than in
+    the best of them."""
+    sampled = one["pace"] > 0  # not while it waited for room in front of it
+    if not sampled.any():
+        return sampled
+    width = np.where(sampled, one["pace"] / np.maximum(one["wide"], 1), np.inf)
+    narrow = width < NARROW * np.quantile(width[sampled], 1 - BEST)
+    narrow[1:] |= narrow[:-1].copy()
+    return np.asarray(narrow)
 
 
 @dataclass(frozen=True)
