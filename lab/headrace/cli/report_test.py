@@ -209,3 +209,31 @@ def test_packages_are_installed_by_one_command(sudo: str) -> None:
         f"{sudo}apt-get install -y gcc",
         f"{sudo}apt-get install -y podman qemu",
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("time.json", "7"),
+        ("time.json", '{"search": "long"}'),
+        ("points.json", "{}"),
+        ("points.json", "["),
+        ("advice.json", "[]"),
+    ],
+)
+def test_a_strangers_sample_that_is_none_is_one_line(tmp_path: Path, name: str, text: str) -> None:
+    bundle = make_bundle(tmp_path / "b", repetitions=1)
+    (bundle / "samples" / name).write_text(text)
+    done = call("report", bundle)
+    assert isinstance(done.exception, BundleError), done.exception
+    assert f"samples/{name}: " in str(done.exception) and "\n" not in str(done.exception)
+
+
+def test_a_strangers_advice_shows_no_file_of_ours(tmp_path: Path) -> None:
+    """A link, as an archive may have it: what is wrong with a text shows some of it."""
+    bundle = make_bundle(tmp_path / "b", repetitions=1)
+    (tmp_path / "shadow").write_text("root:secret")
+    (bundle / "samples" / "advice.json").symlink_to(tmp_path / "shadow")
+    done = call("report", bundle)
+    assert isinstance(done.exception, BundleError)
+    assert "is no regular file" in str(done.exception) and "secret" not in str(done.exception)

@@ -241,3 +241,11 @@ def test_a_folder_of_samples_leads_nowhere(tmp_path: Path, below: str, name: str
         (tmp_path / "whole" / below).symlink_to(elsewhere)
         with pytest.raises(BundleError, match="is no regular file"):
             read(tmp_path / "whole" / below)
+
+
+def test_a_layers_lines_without_an_end_are_not_read(tmp_path: Path) -> None:
+    """A hole of a terabyte takes a stranger one system call, or a line in an archive."""
+    with (tmp_path / "os.jsonl").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(BadInput, match=r"os\.jsonl:1: is too long; allowed: lines of at most"):
+        Samples(tmp_path).window("os")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -15,6 +16,7 @@ from headrace.record.own import sample_file, sample_record
 from headrace.record.sampled import Sampled, SampledLayer
 from headrace.spec.collect import ALL_LAYERS
 
+LINE_MOST, ROWS_MOST = 4 << 20, 1 << 29  # bytes of a layer's: one sample, all of them
 Row = tuple[int, dict[str, float]]  # CLOCK_MONOTONIC, ns; series: value
 
 
@@ -115,9 +117,15 @@ def _rows(folder: Path, name: str) -> Iterator[Row]:
     if file is None:
         return
     with file:
-        for number, line in enumerate(file, 1):
+        for number in count(1):
+            line = file.readline(LINE_MOST + 1)
+            if len(line) > LINE_MOST or file.tell() > ROWS_MOST:
+                raise BadInput(
+                    f"{folder / name}:{number}: is too long; allowed: lines of at most {LINE_MOST} "
+                    f"bytes, {ROWS_MOST} in all"
+                )
             if not line.endswith(b"\n"):
-                return  # torn by a crash
+                return  # the end, or torn by a crash
             try:
                 row = _Sample.model_validate_json(line)
             except ValidationError:

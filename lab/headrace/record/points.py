@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from headrace.record.bundle import Bundle
 from headrace.record.frozen import Record
 from headrace.record.known import known
-from headrace.record.own import text
+from headrace.record.own import BundleError, text
+from headrace.spec.invalid import sentence
 
 POINTS_FILE = "points.json"  # among the samples
 
@@ -44,7 +45,11 @@ PointRows = TypeAdapter(tuple[PointRow, ...])
 def points_of(bundle: Bundle) -> tuple[PointRow, ...]:
     """None of a study without groups. A run that was killed has not said which of them failed."""
     kept = text(bundle.path, f"samples/{POINTS_FILE}")
-    if kept is not None:
-        return PointRows.validate_json(kept)
-    told = [one for one in known(bundle).points if "group" in one]
-    return PointRows.validate_python(told)
+    try:
+        if kept is not None:
+            return PointRows.validate_json(kept)
+        told = [one for one in known(bundle).points if "group" in one]
+        return PointRows.validate_python(told)
+    except ValidationError as error:
+        name = "resolved.json" if kept is None else f"samples/{POINTS_FILE}"
+        raise BundleError(f"{bundle.path}/{name}: {sentence(error)}") from None

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+
+from pydantic import RootModel
 
 from headrace.analyse.appliances import scale_up, scaled_out
 from headrace.analyse.reached import Reached
@@ -36,7 +37,11 @@ HOW = (
     "interfaces there. Hits: the share of requests that the chain's first cache answered itself, "
     "of that which was asked for."
 )
-_TIME_FILE = "time.json"  # among the samples: seconds by what a run did
+_TIME_FILE = "time.json"  # among the samples
+
+
+class _Seconds(RootModel[dict[str, float]]):
+    """By what a run did."""
 
 
 def roles(reached: Sequence[Reached]) -> dict[str, str]:
@@ -60,9 +65,8 @@ def sections(reached: Sequence[Reached], samples: Path) -> Iterator[Section]:
     yield from _networks(reached)
     if sentences := tuple(scale_up(reached)):
         yield Section("Scaling up", blocks=(Items(sentences),))
-    if (told := own.text(samples.parent, f"{samples.name}/{_TIME_FILE}")) is not None:
-        seconds: dict[str, float] = json.loads(told)
-        text = ", ".join(f"{what} {s:.0f} s" for what, s in seconds.items())
+    if (told := own.sample_record(samples, _TIME_FILE, _Seconds)) is not None:
+        text = ", ".join(f"{what} {s:.0f} s" for what, s in told.root.items())
         yield Section("Time", blocks=(Text(text),))
     chains = {one.deployed.chain: one.deployed for one in reached if one.deployed.role == "chain"}
     graphs = tuple(point.graph for point in chains.values() if point.graph)

@@ -9,9 +9,8 @@ from pathlib import Path
 from statistics import median
 from typing import Literal
 
-from pydantic import ValidationError
-
-from headrace.record.bundle import Bundle, BundleError
+from headrace.record import own
+from headrace.record.bundle import Bundle
 from headrace.record.frozen import Record
 from headrace.record.rows import Measurement, Result
 from headrace.tune.path import ServerPath
@@ -127,14 +126,8 @@ class Tuned:
 
 def read(bundle: Bundle) -> Tuned | None:
     """None where a bundle is of something else."""
-    file = bundle.path / "samples" / ADVICE_FILE
-    if not file.is_file():
-        return None
-    try:
-        advised = Advised.model_validate_json(file.read_text(encoding="utf-8"))
-    except (OSError, ValidationError) as error:
-        raise BundleError(f"{file}: {error}") from None
-    return Tuned(advised, tuple(bundle.results()))
+    advised = own.sample_record(bundle.path / "samples", ADVICE_FILE, Advised)
+    return None if advised is None else Tuned(advised, tuple(bundle.results()))
 
 
 def protocol_of(result: Measurement) -> str:
