@@ -20,6 +20,7 @@ from pydantic import RootModel
 
 from headrace.errors import EXIT_BAD_INPUT, BadInput, HeadraceError, unknown
 from headrace.record.frozen import Record
+from headrace.record.own import TEXT_MOST
 from headrace.spec.document import Document, PathKey
 from headrace.spec.vm import APPLIANCE, appliance_description
 
@@ -253,6 +254,13 @@ def check_file(file: Path, doc: Document, at: tuple[PathKey, ...], given: Any) -
         raise doc.error(
             at, f"{(error.strerror or 'cannot be read').lower()}: {file}", value=str(given)
         ) from None
+
+
+def check_text(file: Path, doc: Document, at: tuple[PathKey, ...], given: Any) -> None:
+    """It can be read as a whole."""
+    check_file(file, doc, at, given)
+    if (size := file.stat().st_size) > TEXT_MOST:
+        raise doc.error(at, f"has {size} bytes; allowed: {TEXT_MOST}: {file}", value=str(given))
 
 
 def with_absolute_files(schema: dict[str, Any], value: Any, doc: Document) -> Any:

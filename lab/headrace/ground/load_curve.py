@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from headrace.engine.describe import check_text
 from headrace.ground.operable import Foresight
 from headrace.spec.document import Document
 from headrace.spec.load import LoadCurve, check_curve
@@ -43,6 +44,7 @@ def _held(steps: tuple[tuple[float, float], ...]) -> list[tuple[float, float]]:
 def _read(file: Path, doc: Document, given: str) -> list[tuple[float, float]]:
     """Lines of two numbers; the first may name its columns, and `#` begins a comment."""
     points: list[tuple[float, float]] = []
+    check_text(file, doc, _AT, given)
     try:
         with file.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):

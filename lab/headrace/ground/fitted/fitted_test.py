@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -50,22 +51,29 @@ ground:
 
 
 def checked(
-    tmp_path: Path, points: int, mixed: str = "0.01, spread: 0.001, why: it is", more: str = ""
+    tmp_path: Path,
+    points: int,
+    mixed: str = "0.01, spread: 0.001, why: it is",
+    more: str = "",
+    last: str = "2t1c,csc,8,2,1,64,7000,0.0",
 ) -> Checked:
     setups = [("2t1c", c, n) for c in (1, 2, 4) for n in (1, 2, 4)]
     lines = []
     for host, chains, vnfs in setups:
         rate = switched_mpps(MADE, SwitchedChains(1, chains, vnfs, 64)) * 1e6
         lines.append(f"{host},csc,{chains},{vnfs},1,64,{rate:.0f},0.0")
-    lines += ["2t1c,csc,8,1,1,64,5000000,-8.8", "2t1c,csc,8,2,1,64,7000,0.0"]
+    lines += ["2t1c,csc,8,1,1,64,5000000,-8.8", last]
     (tmp_path / "made.csv").write_text(HEAD + "\n".join(lines) + "\n")
     text = STUDY.format(mixed=mixed) + "".join(
         f"      - {{chains: {c}, nfs_per_chain: {n}}}\n" for _, c, n in setups[:points]
     )
     (tmp_path / "one.yaml").write_text(SERVER)
-    file = tmp_path / "made.yaml"
-    file.write_text(text + more)
-    return Grounds().check(document.load(file))
+    (tmp_path / "made.yaml").write_text(text + more)
+    return again(tmp_path)
+
+
+def again(tmp_path: Path) -> Checked:
+    return Grounds().check(document.load(tmp_path / "made.yaml"))
 
 
 def measured(checked: Checked) -> list[Result]:
@@ -152,3 +160,23 @@ def test_delays_lie_in_order_between_their_ends() -> None:
     # Its mean is what its quantiles come to.
     shares = [(i + 0.5) / 400 for i in range(400)]
     assert told.mean == pytest.approx(sum(map(delays.at, shares)) / 400, rel=0.05)
+
+
+def test_a_strangers_table_is_one_line(tmp_path: Path) -> None:
+    """Other rows than the model reads, and what has no end."""
+    file = tmp_path / "made.csv"
+    with pytest.raises(BadInput, match=r"model vswitch cannot read a row of it, for [^\n]*$"):
+        checked(tmp_path, 4, more="    rows: {run: [2]}\n", last="2t1c,csc,8,1,2")
+    for text in (b"metric\n1\n", b"a,b\n\xff\n", b"a\n" + b"x" * 200_000 + b"\n"):
+        file.write_bytes(text)
+        with pytest.raises(BadInput, match=r"model vswitch cannot read a row of it, for [^\n]*$"):
+            again(tmp_path)
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(BadInput, match="is no regular file"):
+        again(tmp_path)
+    file.unlink()
+    with file.open("wb") as sparse:
+        sparse.truncate(1 << 40)
+    with pytest.raises(BadInput, match=f"has {1 << 40} bytes; allowed"):
+        again(tmp_path)

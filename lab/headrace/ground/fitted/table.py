@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.engine.describe import check_text
 from headrace.errors import BadInput
 from headrace.ground.fitted.models import Modelled, Row, TableModel, model_of
 from headrace.model.fitting import Unknown, allowed, fitted
@@ -18,6 +19,7 @@ from headrace.spec.document import Document
 from headrace.spec.fitted import Fitted
 
 _UNKNOWNS = ("ground", "fitted", "unknowns")
+_TABLE = ("ground", "fitted", "table")
 
 
 @dataclass(frozen=True)
@@ -43,14 +45,14 @@ class FittedRows:
 def fit_rows(doc: Document, asked: Fitted, server: DescribedServer) -> FittedRows:
     """BadInput: the table cannot be read or has no such rows, or too much of the model is free."""
     data = doc.resolve(asked.table)
-    given = [row for row in _read(data, doc) if _wanted(row, asked.rows)]
-    if not given:
-        raise BadInput(f"{data}: no row has {dict(asked.rows)}")
     try:
+        given = [row for row in _read(data, doc, asked.table) if _wanted(row, asked.rows)]
+        if not given:
+            raise BadInput(f"{data}: no row has {dict(asked.rows)}")
         return _fitted(doc, asked, model_of(asked, server), given)
-    except (KeyError, ValueError) as error:
+    except (LookupError, ValueError, TypeError, ArithmeticError, csv.Error) as error:
         problem = f"{data}: model {asked.model} cannot read a row of it, for {error}"
-        raise doc.error(("ground", "fitted", "table"), problem) from None
+        raise doc.error(_TABLE, problem) from None
 
 
 def _fitted(doc: Document, asked: Fitted, model: TableModel, given: Sequence[Row]) -> FittedRows:
@@ -90,14 +92,16 @@ def _row(
     return FittedRow(_setup(row, names), figures, trial, fitted_on)
 
 
-def _read(data: Path, doc: Document) -> list[dict[str, str]]:
+def _read(data: Path, doc: Document, given: str) -> list[dict[str, str]]:
+    if data.exists():
+        check_text(data, doc, _TABLE, given)
     try:
         with data.open(newline="", encoding="utf-8") as file:
             return _by_setup(list(csv.DictReader(file)))
     except OSError as error:
         problem = f"{data}: cannot be read: {error.strerror}; allowed: the table, beside the spec "
         problem += f"or as --input {data.name}=FILE"
-        raise doc.error(("ground", "fitted", "table"), problem) from None
+        raise doc.error(_TABLE, problem) from None
 
 
 def _by_setup(rows: list[dict[str, str]]) -> list[dict[str, str]]:
