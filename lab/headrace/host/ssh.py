@@ -62,7 +62,8 @@ class SshProgram:
     def _run(self) -> None:
         try:
             asyncio.run(self._connected())
-        except (OSError, asyncssh.Error, TimeoutError) as error:
+        # ValueError: a key, a list of hosts or a configuration that cannot be read.
+        except (OSError, asyncssh.Error, TimeoutError, ValueError) as error:
             self._why = str(error) or type(error).__name__
         finally:
             self._up.set()
