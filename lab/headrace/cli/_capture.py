@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a capture says of its traffic: sizes, flows, protocols. Read by dpkt, as it needs neither an
-engine nor root."""
+engine nor root. It may be a stranger's: no more of it is in memory than one of its blocks, however
+long it says that this is, and however much a file in gzip unfolds to."""
 
 from __future__ import annotations
 
 import gzip
-import io
+import struct
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import dpkt
 import numpy as np
@@ -20,6 +22,9 @@ from headrace.spec.imix import FRAME_MAX, FRAME_MIN
 
 _GZIP = b"\x1f\x8b"  # RFC 1952 section 2.3.1
 _FCS = 4
+BLOCK_MOST = 1 << 20  # bytes of a packet or of a block of pcapng; tcpdump takes a quarter of it
+# What dpkt raises of bytes that are no header.
+_UNREADABLE = (dpkt.dpkt.Error, LookupError, ValueError, struct.error)
 CLASSES = 64  # parts of equally many packets that a mix is made of
 
 
@@ -49,12 +54,14 @@ class Capture:
     def mix(self) -> dict[int, int]:
         """Sizes and weights: the mean size of each 64th of the packets, ordered by size; all of
         them where there are no more."""
-        sizes = sorted(self.sizes.elements())
-        parts = min(CLASSES, len(sizes))
+        sizes = sorted(self.sizes.items())
+        total = self.sizes.total()
+        parts = min(CLASSES, total)
         # A packet on the edge of two parts belongs to both, so that the mean stays what it is.
-        edges = np.arange(parts + 1) * (len(sizes) / parts)
-        upto = np.interp(edges, np.arange(len(sizes) + 1), np.cumsum([0, *sizes]))
-        means = np.diff(upto) * (parts / len(sizes))
+        edges = np.arange(parts + 1) * (total / parts)
+        packets = np.cumsum([0, *(count for _, count in sizes)])
+        upto = np.interp(edges, packets, np.cumsum([0, *(size * count for size, count in sizes)]))
+        means = np.diff(upto) * (parts / total)
         return dict(Counter(round(float(mean)) for mean in means))
 
 
@@ -68,7 +75,7 @@ def read(file: Path) -> Capture:
             _note(capture, data)
     except OSError as error:
         raise BadInput(f"{file}: {error.strerror or error}") from None
-    except (ValueError, EOFError, dpkt.dpkt.Error) as error:
+    except (*_UNREADABLE, EOFError, zlib.error) as error:
         raise BadInput(f"{file}: packet {capture.packets + 1}: not a capture: {error}") from None
     if not capture.packets:
         raise BadInput(f"{file}: holds no packet; allowed: a capture with at least one")
@@ -77,20 +84,37 @@ def read(file: Path) -> Capture:
 
 def _packets(file: Path) -> Iterator[tuple[bytes, int]]:
     """Each packet's bytes, and how many it had on the wire."""
-    data = file.read_bytes()
-    if data[:2] == _GZIP:
-        data = gzip.decompress(data)
-    reader = dpkt.pcap.UniversalReader(io.BytesIO(data))
-    if reader.datalink() != dpkt.pcap.DLT_EN10MB:
-        raise BadInput(f"{file}: link type {reader.datalink()}; allowed: Ethernet (1)")
-    for _, packet in reader:
-        yield packet, len(packet)
+    if file.exists() and not file.is_file():
+        raise BadInput(f"{file}: is no regular file; allowed: a capture")
+    with file.open("rb") as raw:
+        zipped = raw.read(len(_GZIP)) == _GZIP
+        raw.seek(0)
+        reader = dpkt.pcap.UniversalReader(_Blocks(gzip.GzipFile(fileobj=raw) if zipped else raw))
+        if reader.datalink() != dpkt.pcap.DLT_EN10MB:
+            raise BadInput(f"{file}: link type {reader.datalink()}; allowed: Ethernet (1)")
+        for _, packet in reader:
+            yield packet, len(packet)
+
+
+class _Blocks:
+    """A capture as dpkt reads it: as many bytes at once as the capture itself says."""
+
+    def __init__(self, file: BinaryIO | gzip.GzipFile) -> None:
+        self._file = file
+
+    def read(self, count: int) -> bytes:
+        if not 0 <= count <= BLOCK_MOST:
+            raise ValueError(f"a block of {count} bytes; allowed: {BLOCK_MOST}")
+        return self._file.read(count)
+
+    def seek(self, to: int) -> None:
+        self._file.seek(to)
 
 
 def _note(capture: Capture, data: bytes) -> None:
     try:
         network: Any = dpkt.ethernet.Ethernet(data).data
-    except dpkt.dpkt.UnpackError:
+    except _UNREADABLE:
         network = None
     if isinstance(network, dpkt.ip.IP):
         if network.offset:
