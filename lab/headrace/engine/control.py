@@ -122,7 +122,8 @@ class Control:
         self._answers.close()
 
 
-def _parsed(cmd: str, answer: bytes) -> dict[str, Any]:
+def object_of(cmd: str, answer: bytes) -> dict[str, Any]:
+    """What an engine's socket answers; ControlLost where it is no object."""
     try:
         reply = json.loads(answer, parse_float=_finite, parse_constant=_finite)
     except RecursionError:
@@ -131,6 +132,11 @@ def _parsed(cmd: str, answer: bytes) -> dict[str, Any]:
         raise ControlLost(f"engine: answer to {cmd!r} is not JSON: {error}") from None
     if not isinstance(reply, dict):
         raise ControlLost(f"engine: answer to {cmd!r} is no object")
+    return reply
+
+
+def _parsed(cmd: str, answer: bytes) -> dict[str, Any]:
+    reply = object_of(cmd, answer)
     if not reply.get("ok"):
         why = reply.get("error")
         told = why if isinstance(why, dict) else {}

@@ -55,7 +55,7 @@ def bytes_of(stream: socket.socket) -> socket.socket:
     of its own receives: a peer that sends such a socket holds that thread until the process ends,
     and nobody else. `stream` may be written to meanwhile, and closed after shutdown().
     """
-    ours, theirs = socket.socketpair()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, stream.type)  # messages stay whole
     own = stream.dup()  # whose closing is the last one: what it still holds is closed with it
     own.settimeout(stream.gettimeout())
     threading.Thread(target=_hand_on, args=(own, theirs), name="bytes_of", daemon=True).start()

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import socket
+import time
 from pathlib import Path
 
 import pytest
 
 from headrace.errors import HeadraceError
-from headrace.host.sockets import connect_to
+from headrace.host.sockets import bytes_of, connect_to
 
 
 def listening(at: Path, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:
@@ -55,3 +56,14 @@ def test_nobody_is_there_yet(tmp_path: Path) -> None:
     listening(tmp_path / "s").close()
     with pytest.raises(ConnectionRefusedError):
         connect_to(tmp_path / "s")
+
+
+def test_messages_stay_whole() -> None:
+    """Two that were sent are two, as DPDK's telemetry has them."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs, ours, bytes_of(ours) as handed_on:
+        for text in (b"one", b"two"):
+            theirs.send(text)
+        time.sleep(0.2)  # both are there
+        assert (handed_on.recv(100), handed_on.recv(100)) == (b"one", b"two")
+        theirs.shutdown(socket.SHUT_RDWR)
