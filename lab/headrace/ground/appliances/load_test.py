@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from headrace.ground.appliances.caches import sized
 from headrace.ground.appliances.feasible import capabilities
 from headrace.ground.appliances.load.http import uris
 from headrace.ground.appliances.load.packets import make_plan
+from headrace.ground.appliances.load.reported import Load
+from headrace.ground.appliances.load.stream import iperf3_load
 from headrace.ground.appliances.observed import asked_s
 from headrace.ground.catalogue import catalogue
 from headrace.host.cpu_time import listed
@@ -84,3 +87,36 @@ def test_capabilities_by_their_bits() -> None:
 
 def test_lists_of_cpus() -> None:
     assert list(listed("0,2-4,7")) == [0, 2, 3, 4, 7]
+
+
+TCP = {
+    "end": {
+        "sum_sent": {"seconds": 2.0, "bytes": 900, "retransmits": 3},
+        "sum_received": {"seconds": 2.1, "bytes": 800},
+    }
+}
+UDP = {"end": {"sum": {"seconds": 2.0, "bytes": 1000, "packets": 10, "lost_packets": 4}}}
+
+
+def test_what_iperf3_says() -> None:
+    assert iperf3_load(json.dumps(TCP), udp=False) == Load(2.1, 800, retransmits=3)
+    assert iperf3_load(json.dumps(UDP), udp=True) == Load(2.0, 600, loss_ratio=0.4)
+
+
+@pytest.mark.parametrize(
+    ("udp", "text"),
+    [
+        (False, "[]"),
+        (False, '{"error": "unable to connect"}'),
+        (False, json.dumps(UDP)),
+        (False, json.dumps(TCP).replace("800", "null")),
+        (False, json.dumps(TCP).replace("800", "-1")),
+        (False, json.dumps(TCP).replace("800", "1" + "0" * 30)),
+        (False, json.dumps(TCP).replace("2.1", "NaN")),
+        (True, json.dumps(UDP).replace("10,", '"many",')),
+        (True, "{" * 5000),
+    ],
+)
+def test_a_vnf_changes_what_iperf3s_server_tells_its_client(udp: bool, text: str) -> None:
+    with pytest.raises(HeadraceError, match=r"^iperf3: says no result: [^\n]*$"):
+        iperf3_load(text, udp=udp)

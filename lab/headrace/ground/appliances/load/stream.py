@@ -3,19 +3,20 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from pydantic import BaseModel, Field, ValidationError
 
 from headrace.errors import HeadraceError
 from headrace.ground.appliances.graph import ApplianceGraph
 from headrace.ground.appliances.load.reported import GRACE_S, Load, whole_seconds
 from headrace.host.tool import last_words
 from headrace.record.figures import LatencyNs
+from headrace.spec.invalid import sentence
 from headrace.spec.workload import RequestResponse, Stream
 
 _NETPERF_PORT = 5202  # as vnfs/traffic/start has it
 _DATA_PORT = 5203
 _US = 1000.0
+_MOST = (1 << 63) - 1
 
 
 def stream(deployed: ApplianceGraph, workload: Stream, seconds: float) -> Load:
@@ -26,16 +27,47 @@ def stream(deployed: ApplianceGraph, workload: Stream, seconds: float) -> Load:
     if workload.length is not None:
         command += ["-l", str(workload.length)]
     text = deployed.client(*command, timeout_s=seconds + GRACE_S)
-    end: dict[str, Any] = json.loads(text)["end"]
-    if workload.kind == "udp":
-        total = end["sum"]
-        lost = total["lost_packets"] / max(total["packets"], 1)
-        received = int(total["bytes"] * (1 - lost))
-        return Load(total["seconds"], received, loss_ratio=min(max(lost, 0.0), 1.0))
-    received = end["sum_received"]
-    return Load(
-        received["seconds"], received["bytes"], retransmits=end["sum_sent"].get("retransmits", 0)
-    )
+    return iperf3_load(text, udp=workload.kind == "udp")
+
+
+class _Sum(BaseModel):
+    bytes: int = Field(ge=0, le=_MOST)
+    seconds: float = Field(gt=0, allow_inf_nan=False)
+    packets: int = Field(0, ge=0, le=_MOST)
+    lost_packets: int = Field(0, ge=-_MOST, le=_MOST)
+    retransmits: int = Field(0, ge=0, le=_MOST)
+
+
+class _UdpEnd(BaseModel):
+    sum: _Sum
+
+
+class _TcpEnd(BaseModel):
+    sum_sent: _Sum
+    sum_received: _Sum
+
+
+class _Udp(BaseModel):
+    end: _UdpEnd
+
+
+class _Tcp(BaseModel):
+    end: _TcpEnd
+
+
+def iperf3_load(text: str, *, udp: bool) -> Load:
+    """What its client says. It has the server's figures by the way that the VNFs have in hand."""
+    try:
+        if not udp:
+            end = _Tcp.model_validate_json(text).end
+            received = end.sum_received
+            return Load(received.seconds, received.bytes, retransmits=end.sum_sent.retransmits)
+        total = _Udp.model_validate_json(text).end.sum
+    except ValidationError as error:
+        raise HeadraceError(f"iperf3: says no result: {sentence(error)}") from None
+    lost = total.lost_packets / max(total.packets, 1)
+    received_bytes = int(total.bytes * (1 - lost))
+    return Load(total.seconds, received_bytes, loss_ratio=min(max(lost, 0.0), 1.0))
 
 
 _COLUMNS = {
