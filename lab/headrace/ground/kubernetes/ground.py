@@ -35,6 +35,8 @@ _NOT_SAMPLED = (
     "layers are not sampled in pods, as ground.kubernetes.agent names no image of headrace: what "
     "each used is its control group's CPU time"
 )
+# A stranger's bundle would choose among the user's clusters, or bring images or rights there.
+_TRUSTED = ("context", "registry", "agent", "privileged")
 
 
 class KubernetesGround:
@@ -45,6 +47,9 @@ class KubernetesGround:
 
     def check(self, doc: Document) -> Checked:
         given = self._given
+        for key in _TRUSTED:
+            if value := getattr(given, key):
+                doc.check_trusted(("ground", "kubernetes", key), str(value))
         nodes = ClusterNodes(given)
         if hosting_kind(doc.data) != "appliances":
             return PodChains(given, nodes).check(doc)
