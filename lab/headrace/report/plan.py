@@ -38,6 +38,9 @@ _LATENCIES = (
 )  # fmt: skip
 
 
+REPLICAS_PRICED = 2  # at once, when costs were taken
+
+
 def document(plans: Sequence[ChainPlan]) -> Document:
     sections: list[Section] = []
     for plan in plans:
@@ -136,6 +139,22 @@ def _where(plan: ChainPlan) -> str:
     return note
 
 
+def _many_replicas(plan: ChainPlan) -> str:
+    """Costs are of one replica and of two at once (profile/pricing.py)."""
+    several = [
+        _NAMES[one.role]
+        for one in plan.layouts
+        if any(len(segment.lcores) > REPLICAS_PRICED for segment in one.segments)
+    ]
+    if not several:
+        return ""
+    return (
+        f" In {', '.join(several)} a segment has three replicas or more, each priced as one of "
+        "two: what more of them take from each other (the last-level cache, the way to memory, "
+        "the length of bursts) is in no cost, so that they may carry less than is predicted."
+    )
+
+
 def _layouts(plan: ChainPlan) -> Section:
     rows: list[tuple[Cell, ...]] = []
     for one in plan.layouts:
@@ -163,7 +182,7 @@ def _layouts(plan: ChainPlan) -> Section:
     )
     if plan.reference is not None:
         note += f" {_pace(plan.reference)}"
-    note += _where(plan)
+    note += _many_replicas(plan) + _where(plan)
     columns: tuple[Column | str, ...] = (
         "",
         Column("segments @lcores", "text"),

@@ -7,11 +7,13 @@ import pytest
 
 from headrace.report.html import render
 from headrace.report.plan import document
-from headrace.spec.plan import ChainPlan, LayoutPlan
+from headrace.spec.plan import ChainPlan, LayoutPlan, SegmentPlan
 
 
-def page(line_cycles: float | None, mixed: bool = False) -> str:
-    best = LayoutPlan(role="best", segments=(), predicted_pps=9e6, cycles_per_lcore={0: 280})
+def page(
+    line_cycles: float | None, mixed: bool = False, segments: tuple[SegmentPlan, ...] = ()
+) -> str:
+    best = LayoutPlan(role="best", segments=segments, predicted_pps=9e6, cycles_per_lcore={0: 280})
     plan = ChainPlan(
         chain="c", workload="64B", lcores=(0, 1), generator=0, measure=1, tsc_hz=2.6e9, how="all",
         bound_pps=1e7, rate_pps=None, functions=(), source=(0, 0), sink=(0, 0), layouts=(best,),
@@ -28,3 +30,15 @@ def test_costs_say_how_far_apart_the_lcores_were(line: float) -> None:
 def test_what_is_not_known_or_of_two_states_has_no_one_distance() -> None:
     assert "a line takes" not in page(None)
     assert "predictions are of no one state of this machine" in page(None, mixed=True)
+
+
+@pytest.mark.parametrize(("replicas", "told"), [(1, False), (2, False), (3, True), (4, True)])
+def test_more_replicas_than_costs_are_of_are_told(replicas: int, told: bool) -> None:
+    few = SegmentPlan(functions=("acl",), lcores=(0,))
+    many = SegmentPlan(functions=("nat",), lcores=tuple(range(replicas)))
+    assert ("each priced as one of two" in page(None, segments=(few, many))) == told
+
+
+def test_functions_side_by_side_are_no_replicas() -> None:
+    beside = SegmentPlan(functions=("a", "b", "c"), lcores=(0,), parallel=("a", "b"), beside=(1, 2))
+    assert "priced as one of two" not in page(None, segments=(beside,))
