@@ -126,7 +126,7 @@ def test_a_limit_is_kept_and_named(
 
 LICENSED_GBPS, LONG = 0.1, 1518
 LICENSED_PPS = LICENSED_GBPS * 1e9 / 8 / (LONG + L1_OVERHEAD_BYTES)
-BUCKET_S = 0.01  # a trial begins with a full one: this many seconds' worth, at the most
+BUCKET_S = 0.01  # a trial begins with a full one: this many seconds' worth
 
 
 @pytest.mark.needs_root
@@ -142,8 +142,8 @@ def test_a_licence_is_kept_behind_other_switches(
     hosting = f"rate_cap_gbps: {LICENSED_GBPS}"
     for _ in range(ATTEMPTS):  # the machine may pause for longer than the bucket has
         low, high = measured(
-            tmp_path, engine_binary, hosting, network, ["pipeline"], LONG, loads
-        )["pipeline"]  # fmt: skip
+            tmp_path, engine_binary, hosting, network, ["rtc"], LONG, loads
+        )["rtc"]  # fmt: skip
         if not low.lost and high.throughput_pps > (1 - KEPT) * LICENSED_PPS:
             break
     if high.sent_pps < 1.2 * LICENSED_PPS:
@@ -151,9 +151,7 @@ def test_a_licence_is_kept_behind_other_switches(
     most = LICENSED_PPS * (1 + BUCKET_S / (high.duration_s or 1))
     assert (1 - KEPT) * LICENSED_PPS < high.throughput_pps < most * (1 + KEPT)
     assert low.lost == 0 and low.limits[0].used == pytest.approx(0.5, rel=CLOSE)
-    # The second VNF sends what the first has shaped: of that hardly anything is too much.
-    assert high.drops.keys() <= {"vnf1.1:vf/tx-capped", "vnf1.2:vf/tx-capped"}
-    assert sum(high.drops.values()) == high.lost < 1.1 * high.drops["vnf1.1:vf/tx-capped"]
+    assert high.drops == {"vnf1.1:vf/tx-capped": high.lost}
     assert [account.unknown for account in high.accounts] == [0]
     [limit] = high.limits
     assert (limit.kind, limit.place, limit.dropped) == ("rate-cap", "vnf1.1", high.lost)

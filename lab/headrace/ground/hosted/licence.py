@@ -12,7 +12,7 @@ from headrace.spec.document import Document
 from headrace.spec.hosting import Hosting
 from headrace.spec.study import Experiment
 
-_BUCKET_S = 5e-3  # what a VNF that was kept from its CPU may make up for
+_BUCKET_S = 10e-3  # what a VNF that was kept from its CPU may make up for
 _NOT_IP_BYTES = 18  # of a frame: Ethernet's header and FCS
 _KBPS_LEAST, _KBPS_MOST = 100, (1 << 32) - 1  # whole ones, of Open vSwitch's policer: to 0.5 %
 _MBPS_MOST = (1 << 31) - 1  # of max_tx_rate
@@ -54,7 +54,7 @@ def rate_cap_gbps(one: Vnf, hosting: Hosting) -> float | None:
 
 
 def cap_of(one: Vnf, experiment: Experiment) -> RateCap | None:
-    """The bucket holds 5 ms of the rate, and what an engine sends at once at the least."""
+    """The bucket holds 10 ms of the rate, and what an engine sends at once at the least."""
     gbps, frame = rate_cap_gbps(one, experiment.hosting), experiment.frame
     if gbps is None:
         return None

@@ -56,15 +56,15 @@ def test_of_a_mix_its_average_is_taken() -> None:
 
 @pytest.mark.parametrize(
     ("gbps", "frame", "bucket"),
-    [("1", "64", 625_000), ("0.001", "64", 32 * 84), ("0.01", "1518", 32 * 1538)],
+    [("1", "64", 1_250_000), ("0.001", "64", 32 * 84), ("0.01", "1518", 32 * 1538)],
 )
-def test_the_bucket_has_5_ms_and_a_burst(gbps: str, frame: str, bucket: int) -> None:
+def test_the_bucket_has_10_ms_and_a_burst(gbps: str, frame: str, bucket: int) -> None:
     assert cap(gbps, frame).bucket_bytes == bucket
 
 
 def test_a_port_is_policed_and_the_testers_is_not() -> None:
     port = SwitchPort("vnf1.1", 0, "vf", "02:00:00:00:00:01", "s", cap())
-    burst = 0.672e9 * 5e-3 * 46 / 84 / 1000
+    burst = 0.672e9 * 10e-3 * 46 / 84 / 1000
     assert policing(port) == [
         "ingress_policing_rate=368000", f"ingress_policing_burst={burst:.0f}"
     ]  # fmt: skip
