@@ -14,6 +14,7 @@ from headrace.analyse.units import count, percent, plural, pps, significant
 from headrace.record.frozen import Record
 from headrace.record.rows import Measurement
 from headrace.record.segments import Limit
+from headrace.record.text import all_of
 
 BUSY = 0.95  # a polling lcore above this share has no cycles left for a burst
 FULL_BURST = 0.75  # of the most that a poll takes
@@ -258,7 +259,7 @@ def _carries(part: Part, carried: float) -> str:
 
 def _headline(part: Part, sharing: Sequence[Part], carried: float) -> str:
     if part.role != "chain":
-        names = " and ".join(p.name for p in sharing)
+        names = all_of(p.name for p in sharing)
         return (
             f"The tester is narrower than the chain: {names} can carry {pps(part.capacity_pps)}, "
             "so it cannot show the chain's own limit."

@@ -21,6 +21,7 @@ from headrace.model.lines_between import same_state
 from headrace.record.estimates import Capacity, Interval, Paired
 from headrace.record.frozen import Record
 from headrace.record.rows import Trial
+from headrace.record.text import all_of
 from headrace.record.verdict import DISTURBANCES
 
 DISTURBING = DISTURBANCES | {"search"}
@@ -125,11 +126,11 @@ def _untellable(
         return " before it is repeated" if once else None
     first, *others = standings
     if more := [one.execution for one in others if one.at_least]:
-        return f", as more packets than {' and '.join(more)} had were not made"
+        return f", as more packets than {all_of(more)} had were not made"
     held_up = {s.key.execution for s, _ in usable if _disturbed(s)}
     behind = [one.execution for one in others if one.execution in held_up]
     if once and behind:
-        return _AS_DISTURBED.format(" and ".join(behind))
+        return _AS_DISTURBED.format(all_of(behind))
     ratio = _ratio(first.figure, others[0].figure)
     apart = not any(_overlap(first, one) for one in others)
     if once and apart and ratio is not None and ratio.value < 1 + STARTS:
@@ -158,7 +159,7 @@ def _untold(
 ) -> Conclusion:
     """One repetition of a tail says nothing about the next; and who has carried all that there was
     may carry more than who stands before him."""
-    figures = " and ".join(f"{one.execution} {_text(one, fixed)}" for one in standings)
+    figures = all_of(f"{one.execution} {_text(one, fixed)}" for one in standings)
     text = f"Which is best is not known{why}: {by} {figures}; {ended}"
     return Conclusion(sentence=text, by=by, by_latency=fixed, standings=tuple(standings))
 
@@ -223,7 +224,7 @@ def _judged(standings: Sequence[Standing], compared: Sequence[Paired], clock_hz:
         return f"{first.execution} is best: {what}, {_times(compared[0])}{_why(*standings[:2])}"
     ahead = [one.base for one in compared if one.verdict == "faster"]
     rest = f", ahead of {', '.join(ahead)}" if ahead else ""
-    names = " and ".join((first.execution, *(one.base for one in near)))
+    names = all_of((first.execution, *(one.base for one in near)))
     if unknown := [one for one in near if one.verdict == "unknown"]:
         widest = max(unknown, key=lambda one: one.ratio.half)
         return (
@@ -357,8 +358,8 @@ def _best(one: Standing, other: Standing, ratio: Interval | None, by: str, fixed
 
 
 def _tie(tied: Sequence[Standing], standings: Sequence[Standing], by: str, fixed: bool) -> str:
-    names = " and ".join(one.execution for one in tied)
-    figures = " and ".join(_text(one, fixed) for one in tied)
+    names = all_of(one.execution for one in tied)
+    figures = all_of(_text(one, fixed) for one in tied)
     behind = [one.execution for one in standings if one not in tied]
     rest = f", ahead of {', '.join(behind)}" if behind else ""
     return f"{names} tie: {by} {figures}, whose ranges overlap{rest}"

@@ -90,7 +90,7 @@ def test_who_carried_all_there_was_is_not_behind(tmp_path: Path, results: list[R
     )
     assert concluded.sentence.startswith(
         "Which is best is not known, as more packets than hybrid had were not made: ndr pipeline "
-        "15.0\u202fMpps and hybrid at least 12.0\u202fMpps and rtc 10.0\u202fMpps;"
+        "15.0\u202fMpps, hybrid at least 12.0\u202fMpps and rtc 10.0\u202fMpps;"
     )
 
 
@@ -225,6 +225,15 @@ def test_capacities_too_wide_to_compare_are_no_tie(tmp_path: Path, results: list
         "Which is best of rtc and hybrid is not known: rtc's capacity 20.0\u202fMpps ± 45 % at "
         "3.00 GHz, 1.01 ± 0.45 times hybrid (one start of each, 95 %), ahead of pipeline; "
     )
+
+
+def test_three_that_are_too_wide_are_counted_up(tmp_path: Path, results: list[Result]) -> None:
+    rates = {"rtc": (20.0e6, 9e6), "hybrid": (19.8e6, 9e6), "pipeline": (19.5e6, 9e6)}
+    some = [
+        with_capacity(r, *rates[name]) for name in rates for r in at_rates(results, **{name: 1e7})
+    ]
+    sentence = of(tmp_path / "u", some).sentence
+    assert sentence.startswith("Which is best of rtc, hybrid and pipeline is not known: ")
 
 
 def test_what_is_faster_in_turn_is_best(results: list[Result]) -> None:

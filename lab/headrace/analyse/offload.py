@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from headrace.record.frozen import Record
 from headrace.record.rows import Result
+from headrace.record.text import all_of
 from headrace.record.verdict import Audit, Finding, Verdict, worst
 
 BARE, STILL, UPDATED = "bare-metal", "offload", "offload-updates"
@@ -201,7 +202,7 @@ def _doubt(spread: float | None, trusted: bool) -> str:
         return ", by a single measurement" + "".join(f" {one}" for one in doubts)
     if spread > DISAGREE:
         doubts.insert(0, f"that spread by {spread:.0%}")
-    return f", by measurements {' and '.join(doubts)}" if doubts else ""
+    return f", by measurements {all_of(doubts)}" if doubts else ""
 
 
 def remarks(modes: Sequence[OffloadMode]) -> Iterator[str]:

@@ -42,3 +42,9 @@ def lcores_text(cpus: Iterable[int]) -> str:
     """`lcore 0`, `lcores 0, 1`"""
     numbers = sorted(set(cpus))
     return f"lcore{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
+
+
+def all_of(names: Iterable[str]) -> str:
+    """`a`, `a and b`, `a, b and c`"""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
