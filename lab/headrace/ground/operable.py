@@ -23,7 +23,9 @@ class PlantTelemetry:
     """An interval. By lcore of the chain, by its place among them: packets that `came`, and that
     were `done`, how `busy` it was, packets that a poll found which found any, packets that wait for
     it, whether it was `on`. `moving`: buckets that are on their way,
-    or yet to go; `settled`: none are, and no lcore begins or leaves."""
+    or yet to go; `settled`: none are, and no lcore begins or leaves. `held_back`: of those that
+    were `offered`, packets that the source did not send; `wasted_s`: of lcores, on packets that
+    were dropped behind it; `part`: of each lcore, what the chain has, if not all of it."""
 
     begin_s: float
     seconds: float
@@ -38,6 +40,19 @@ class PlantTelemetry:
     on: NDArray[np.bool_]
     moving: int
     settled: bool
+    held_back: int = 0
+    wasted_s: float = 0.0
+    part: Numbers | None = None
+
+    @property
+    def parts(self) -> Numbers:
+        """What the chain has of each lcore."""
+        return np.ones(len(self.on)) if self.part is None else self.part
+
+    @property
+    def had(self) -> float:
+        """Lcores that it has, parts of them added up."""
+        return float(self.parts[self.on].sum())
 
     @property
     def offered_pps(self) -> float:
@@ -84,8 +99,10 @@ class Plant(Protocol):
 @dataclass(frozen=True)
 class Totals:
     """Packets since the beginning: offered = done + dropped + by_policy + queued. `unsent`: of the
-    load, those that the tester cannot make. `drops`: of `dropped`, by place and reason;
-    `by_policy`: those that functions dropped as they were told to."""
+    load, those that the tester cannot make; `held_back`: those that it kept, as the chain had too
+    few lcores; `wasted_s`: of lcores, on packets that were dropped behind it. `drops`: of
+    `dropped`, by place and reason; `by_policy`: those that functions dropped as they were told to.
+    """
 
     offered: int
     done: int
@@ -94,7 +111,19 @@ class Totals:
     unsent: int
     drops: Mapping[str, int] = field(default_factory=dict)
     by_policy: int = 0
+    held_back: int = 0
+    wasted_s: float = 0.0
     facts: Facts | None = None  # for the audit, of what really ran
+
+
+class SharedPlant(Plant, Protocol):
+    """One chain's of several on the same lcores."""
+
+    parts: Numbers  # of each lcore, what the chain has from now on
+
+    @property
+    def on(self) -> NDArray[np.bool_]:
+        """Lcores that it has now, those that it is leaving among them."""
 
 
 class ElasticModel(Protocol):
@@ -148,6 +177,12 @@ class Foresight:
         rates = np.concatenate([[first], self.pps[inside], [last]])
         return float(np.trapezoid(rates, at)) / (end_s - begin_s)
 
+    def around(self, at_s: Numbers) -> Numbers:
+        """At each of these times the more of what it is just before and just behind it."""
+        sides = (np.nextafter(at_s, at_s + way) for way in (-1.0, 1.0))
+        before, behind = (np.interp(side, self.seconds, self.pps) for side in sides)
+        return np.maximum(before, behind)
+
     @property
     def peak(self) -> float:
         return float(self.pps.max())
@@ -171,3 +206,10 @@ class Operable(Protocol):
     def plant(self, lcores: int, repetition: int) -> Plant:
         """The plant at its beginning, with so many lcores. All plants of a repetition have the same
         load."""
+
+
+class SharedOperable(Operable, Protocol):
+    """One chain of several on the same lcores, all of which its model counts."""
+
+    def plant_on(self, parts: Numbers, repetition: int) -> SharedPlant:
+        """The plant at its beginning, on those lcores of which it has a part."""

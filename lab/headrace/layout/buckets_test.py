@@ -9,16 +9,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.layout.buckets import TICK_S, BucketCounts, BucketedLcores, BucketLoad
+from headrace.layout.buckets import (
+    ONE_STAGE,
+    TICK_S,
+    BucketCounts,
+    BucketedLcores,
+    BucketLoad,
+    StagedWork,
+)
 from headrace.layout.queue import wait_s
 
 
 def lcores(
     buckets: int = 16, begin: int = 1, most: int = 4, room: int = 4096, moving_s: float = 50e-6,
-    start_s: float = 1e-3,
+    start_s: float = 1e-3, work: StagedWork = ONE_STAGE,
 ) -> BucketedLcores:  # fmt: skip
     load = BucketLoad(np.full(buckets, 1 / buckets), np.full(buckets, moving_s))
-    return BucketedLcores(load, most, begin, room, start_s, seed=1)
+    return BucketedLcores(load, most, range(begin), room, start_s, seed=1, work=work)
 
 
 def let(of: BucketedLcores, pps: float, serves: float, seconds: float = 0.01) -> BucketCounts:
@@ -119,3 +126,66 @@ def test_an_lcore_leaves_when_its_buckets_and_packets_have() -> None:
     assert here.used == (0,) and here.lcores == 2
     let(here, 1e6, 1e6)
     assert here.lcores == 1 and here.core_seconds == pytest.approx(2 * 0.01 + 0.01, rel=0.1)
+
+
+# A quarter of a packet's cost is the first stage's: an lcore that does 1 Mpps through both does 4
+# Mpps of the first alone, and 1.33 of the second.
+SLOW_BEHIND = StagedWork((0.25, 0.75), ring=1024)
+
+
+@pytest.mark.parametrize(
+    ("load", "expected"),
+    [
+        (0.9e6, 0.9e6),  # nothing is over
+        # The first stage takes 0.3 of the time for 1.2 Mpps, the second has 0.7 of it.
+        (1.2e6, 0.7e6 / 0.75),
+        # Each has the half: 2 Mpps of the first, of which the second does 0.667.
+        (5e6, 0.5e6 / 0.75),
+    ],
+)
+def test_work_on_packets_that_are_dropped_behind_it_is_wasted(load: float, expected: float) -> None:
+    """By hand, without backpressure. What is done and what is wasted add up to all of the time."""
+    here = lcores(begin=1, work=SLOW_BEHIND)
+    let(here, load, 1e6, 0.5)
+    before = here.wasted_s
+    seen = let(here, load, 1e6, 1.0)
+    assert seen.done[0] == pytest.approx(expected, rel=0.01)
+    wasted = here.wasted_s - before
+    assert wasted == pytest.approx(max(0.0, 1 - expected / 1e6) if load > 1e6 else 0.0, abs=0.01)
+    assert seen.dropped > 0 or load < 1e6
+    offered, done, dropped, _ = here.total
+    assert here.held_back == 0 and offered == done + dropped + here.queued
+
+
+@pytest.mark.parametrize("load", [1.2e6, 5e6])
+def test_a_source_that_is_held_back_wastes_nothing(load: float) -> None:
+    """With backpressure an overloaded lcore does what it can through both stages, and who was let
+    in waits for no more than was told: 200 us are 200 packets."""
+    here = lcores(begin=1, work=StagedWork((0.25, 0.75), ring=1024, held_s=200e-6))
+    let(here, load, 1e6, 0.5)
+    seen = let(here, load, 1e6, 1.0)
+    assert seen.done[0] == pytest.approx(1e6, rel=0.005)
+    assert here.wasted_s == 0 and seen.dropped == 0
+    assert seen.held_back == pytest.approx(load - 1e6, rel=0.01)
+    assert 150e-6 < seen.waited_s(0.99) < 320e-6
+    offered, done, dropped, _ = here.total
+    assert here.held_back > 0 and offered == done + dropped + here.held_back + here.queued
+
+
+def test_a_source_is_held_back_before_a_ring_is_full() -> None:
+    """27 Mpps in 500 us would be 13,500 packets: of a ring of 4096 it is the half."""
+    here = lcores(begin=1, work=StagedWork((0.3, 0.3, 0.4), held_s=500e-6))
+    for _ in range(100):
+        seen = let(here, 120e6, 27e6)
+        assert seen.queued[0] <= 2048 + 27e6 * TICK_S
+    assert seen.dropped == 0 and here.lost_behind == 0 and seen.held_back > 0
+    assert seen.done[0] == pytest.approx(27e6 * 0.01, rel=0.02)
+
+
+def test_a_part_of_an_lcore_does_that_part_of_the_work() -> None:
+    here = lcores(begin=2)
+    here.parts = np.array([1.0, 0.5, 1.0, 1.0])
+    let(here, 4e6, 1e6, 0.5)
+    seen = let(here, 4e6, 1e6, 1.0)
+    assert list(seen.done[:2]) == pytest.approx([1e6, 0.5e6], rel=0.01)
+    assert here.core_seconds == pytest.approx(1.5 * 1.5)

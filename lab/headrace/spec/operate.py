@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A chain that grows and shrinks under a load that changes, by one policy or several in turn."""
+"""Chains that grow and shrink under loads that change, by one policy or several in turn."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from headrace.spec.base import Count, Ratio, Seconds, Spec, listed
+from headrace.spec.base import NAME_PATTERN, Count, Ratio, Seconds, Spec, listed
+from headrace.spec.load import LoadCurve
 
 PolicyName = Literal["headrace", "oracle", "static", "rsspp", "metron"]
+ASKING: tuple[PolicyName, ...] = ("headrace", "oracle", "static")  # those that several chains have
 SLO_FORMS = ("p99=200us,loss=0", "{p99: 200 us, loss: 0}")
 _SLO = " or ".join(SLO_FORMS)
 _PART = re.compile(r"^\s*(p99|loss)\s*=\s*(\S.*?)\s*$")
@@ -57,9 +59,19 @@ class StepCosts(Spec):
     share: Annotated[Ratio, Field(gt=0, le=1)] = 0.25
 
 
+class SharedChain(Spec):
+    """One of several chains on the same lcores. Where they need more than there are, they are
+    divided by `weight`. `slo`: its own, if it is not that of all."""
+
+    load: LoadCurve
+    weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    slo: Slo | None = None
+
+
 class Operate(Spec):
     """The load is the workload's `load`, and the chain has as many lcores as it needs of those that
-    `deployment.lcores.chain` names. Each policy has the same load, one after the other."""
+    `deployment.lcores.chain` names. Each policy has the same load, one after the other. With
+    `chains` these lcores are shared by all chains of the study, each with a load of its own."""
 
     slo: Slo
     policy: Annotated[
@@ -79,6 +91,12 @@ class Operate(Spec):
         tuple[tuple[Seconds, Annotated[Ratio, Field(ge=0, lt=1)]], ...], Field(max_length=1000)
     ] = ()
     seed: Annotated[Count, Field(ge=0, lt=1 << 31)] = 1
+    chains: dict[Annotated[str, Field(pattern=NAME_PATTERN)], SharedChain] = Field(
+        default_factory=dict
+    )
+    # A chain that has fewer lcores than it needs has its source held back, before packets are late
+    # or dropped behind functions that have worked on them.
+    backpressure: bool = True
 
     @model_validator(mode="after")
     def _times_ascend(self) -> Operate:
@@ -88,6 +106,25 @@ class Operate(Spec):
                     f"neighbour: {after:g} s follows {before:g} s; allowed: times that ascend"
                 )
         return self
+
+    @model_validator(mode="after")
+    def _of_several_chains(self) -> Operate:
+        if not self.chains:
+            if "backpressure" in self.model_fields_set:
+                raise ValueError("backpressure: one chain has no other; allowed: with `chains`")
+            return self
+        if self.neighbour:
+            raise ValueError("neighbour: beside `chains`; allowed: with one chain")
+        for name in self.policy:
+            if name not in ASKING:
+                raise ValueError(f"policy: {name}, of one chain; allowed with `chains`: "
+                                 f"{', '.join(ASKING)}")  # fmt: skip
+        return self
+
+    def of_chain(self, name: str) -> Operate:
+        """What is asked of one chain, with its own SLO."""
+        one = self.chains.get(name)
+        return self if one is None or one.slo is None else self.model_copy(update={"slo": one.slo})
 
     @model_validator(mode="after")
     def _each_once(self) -> Operate:

@@ -276,11 +276,15 @@ class Study(Spec):
         if self.groups:
             return self
         operated = self.measure.operate is not None
+        shared = self.measure.operate is not None and bool(self.measure.operate.chains)
         for i, one in enumerate(self.workload):
             at = f"workload[{i}].load" if len(self.workload) > 1 else "workload.load"
-            if operated and getattr(one, "load", None) is None:
+            loaded = getattr(one, "load", None) is not None
+            if operated and shared and loaded:
+                raise ValueError(f"{at}: beside measure.operate.chains; allowed: each chain's own")
+            if operated and not shared and not loaded:
                 raise ValueError(f"{at}: none; allowed with measure.operate: a load over time")
-            if not operated and getattr(one, "load", None) is not None:
+            if not operated and loaded:
                 raise ValueError(
                     f"{at}: belongs to `measure: {{operate: ...}}`, which has no other"
                 )
@@ -290,6 +294,25 @@ class Study(Spec):
             raise ValueError(
                 "measure.operate: in one engine on this machine, or on a described server "
                 "(`ground: {simulated: {server: ...}}`, or --on SERVER) only"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _chains_that_share(self) -> Study:
+        """`measure.operate.chains` has all of the study's chains, and no others."""
+        asked = self.measure.operate
+        if self.groups or asked is None or not asked.chains:
+            return self
+        at = "measure.operate.chains"
+        if self.chains is None or len(self.chains) < 2:
+            raise ValueError(f"{at}: the study has one chain; allowed: with two or more `chains`")
+        if set(asked.chains) != set(self.chains):
+            given, chains = ", ".join(asked.chains), ", ".join(self.chains)
+            raise ValueError(f"{at}: got {given}; allowed: all of {chains}")
+        if self.ground is None or self.ground.simulated is None:
+            raise ValueError(
+                f"{at}: an engine of this machine has one chain; allowed: on a described server "
+                "(`ground: {simulated: {server: ...}}`, or --on SERVER)"
             )
         return self
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +19,17 @@ from headrace.ground.operable import (
     PlantTelemetry,
     Totals,
 )
-from headrace.ground.simulated.elastic_model import PricedElastic, priced_lcore
+from headrace.ground.simulated.elastic_model import PricedElastic, cycles_of, priced_lcore
 from headrace.ground.simulated.priced_layout import PricedLayout
 from headrace.ground.simulated.queueing import WIRE, delays_ns
-from headrace.layout.buckets import TICK_S, BucketCounts, BucketedLcores, BucketLoad
+from headrace.layout.buckets import (
+    ONE_STAGE,
+    TICK_S,
+    BucketCounts,
+    BucketedLcores,
+    BucketLoad,
+    StagedWork,
+)
 from headrace.record.identity import Origin
 from headrace.spec.described import DescribedServer
 from headrace.spec.document import Document
@@ -30,6 +37,8 @@ from headrace.spec.operate import Operate
 from headrace.spec.study import Experiment
 
 _COUNTED_S = 0.1  # packets of each bucket
+_SEEDS_APART = 1009  # of chains: further than repetitions are
+_HELD_PART = 0.5  # of what packets may take, that those inside an lcore take it when no more come
 
 
 @dataclass(frozen=True)
@@ -45,10 +54,21 @@ class SimulatedOperable:
     room: int
     labels: Sequence[str]
     slower: tuple[tuple[float, float], ...] = ()
+    work: StagedWork = ONE_STAGE
     origin: Origin = "predicted"
 
     def plant(self, lcores: int, repetition: int) -> SimulatedPlant:
-        return SimulatedPlant(self, lcores, self.asked.seed + repetition - 1)
+        every = np.ones(self.model.most)
+        return SimulatedPlant(self, range(lcores), self.asked.seed + repetition - 1, every)
+
+    def apart(self, number: int) -> SimulatedOperable:
+        """The same with packets of its own, for the chain of this number."""
+        seed = (self.asked.seed + _SEEDS_APART * number) % (1 << 31)
+        return replace(self, asked=self.asked.model_copy(update={"seed": seed}))
+
+    def plant_on(self, parts: Numbers, repetition: int) -> SimulatedPlant:
+        begin = [int(one) for one in np.flatnonzero(parts)]
+        return SimulatedPlant(self, begin, self.asked.seed + repetition - 1, parts)
 
 
 @dataclass(frozen=True)
@@ -73,29 +93,36 @@ def operable_of(
     experiment, server = asked_for.experiment, asked_for.server
     asked, deployment = experiment.study.measure.operate, experiment.study.deployment
     assert asked is not None  # the session asks for it
+    asked = asked.of_chain(experiment.chain)
     carried, _ = alone.capacity()
 
     def delays(load_pps: float) -> NDArray[np.float64] | None:
         return delays_ns(alone, load_pps, carried, experiment, server, asked_for.engine)
 
-    [segment] = asked_for.placement.segments
-    one = priced_lcore(alone, delays)
-    model = PricedElastic(one, len(segment.cpus), asked.buckets, experiment.flows, asked.costs)
+    most = len(asked_for.placement.segments[0].cpus)
+    one, cycles = priced_lcore(alone, delays), cycles_of(alone)
+    stages = tuple(each / sum(cycles) for each in cycles)
+    model = PricedElastic(one, most, asked.buckets, experiment.flows, asked.costs, stages)
     future = load_of(experiment, asked_for.doc)
     offered = Foresight(future.seconds, np.minimum(future.pps, most_pps))
     wire = WIRE if deployment.wire == "auto" else deployment.wire
     outside = server.tester == "outside"
     room = server.ports[0].buffer_packets if outside else wire
+    held_s = _HELD_PART * asked.slo.p99 if asked.chains and asked.backpressure else None
+    work = StagedWork(stages, deployment.ring.size, held_s)
     return SimulatedOperable(
-        model, future, offered, asked, experiment.frame.mean_bytes, room, labels, slower
+        model, future, offered, asked, experiment.frame.mean_bytes, room, labels, slower, work
     )
 
 
 @dataclass
 class SimulatedPlant:
+    """`parts`: of each lcore, what the chain has from now on."""
+
     of: SimulatedOperable
-    begin: int
+    begin: Sequence[int]
     seed: int
+    parts: Numbers
     _lcores: BucketedLcores = field(init=False)
     _offered: deque[int] = field(init=False)
     _random: np.random.Generator = field(init=False)
@@ -108,8 +135,9 @@ class SimulatedPlant:
         load = BucketLoad(flows / model.flows, moving)
         costs = of.asked.costs
         self._lcores = BucketedLcores(
-            load, model.most, self.begin, of.room, costs.start, self.seed, costs.share
-        )
+            load, model.most, self.begin, of.room, costs.start, self.seed, costs.share,
+            of.work,
+        )  # fmt: skip
         self._ticks = max(1, round(of.asked.interval / TICK_S))
         self._offered = deque(maxlen=max(1, round(_COUNTED_S / of.asked.interval)))
 
@@ -126,6 +154,10 @@ class SimulatedPlant:
     def core_seconds(self) -> float:
         return self._lcores.core_seconds
 
+    @property
+    def on(self) -> NDArray[np.bool_]:
+        return self._lcores.on
+
     def _pace(self, at_s: float) -> float:
         """What packets really cost, over what the model says."""
         begun = [slower for since, slower in self.of.slower if since <= at_s]
@@ -138,9 +170,11 @@ class SimulatedPlant:
         rates = np.interp(ticks, future.seconds, future.pps)
         pace = self._pace(begin + 1e-9)
         serves = model.carries_pps(self._lcores.lcores) / pace
+        parts = np.where(self.parts > 0, self.parts, 1.0)
+        self._lcores.parts = parts
         seen = self._lcores.let(rates, serves)
         self._offered.append(seen.offered)
-        paced = seen.done / seen.seconds * pace
+        paced = seen.worked / seen.seconds * pace
         used = len(self._lcores.used)
         moving = seen.moving_s / seen.seconds
         return PlantTelemetry(
@@ -148,22 +182,26 @@ class SimulatedPlant:
             seconds=seen.seconds,
             offered=seen.offered,
             dropped=seen.dropped,
-            p99_s=self._p99_s(seen, pace),
+            p99_s=self._p99_s(seen, parts, pace),
             came=seen.came,
             done=seen.done,
-            busy=model.busy(used, paced, free=1 - moving) + moving,
-            burst=model.burst_all(paced, 1 - moving),
+            busy=model.busy(used, paced, free=parts - moving) + moving,
+            burst=model.burst_all(paced, parts - moving),
             queued=seen.queued,
             on=seen.on,
             moving=seen.pending,
             settled=seen.pending == 0 and used == self._lcores.lcores,
+            held_back=seen.held_back,
+            wasted_s=float(seen.wasted.sum()) / serves,
+            part=parts,
         )
 
-    def _p99_s(self, seen: BucketCounts, pace: float) -> float:
+    def _p99_s(self, seen: BucketCounts, parts: Numbers, pace: float) -> float:
         if not seen.offered:
             return 0.0
         model = self.of.model
-        part = float(seen.came.max()) / seen.seconds * pace / model.carries_pps(1)
+        each = (seen.came / parts).max()
+        part = float(each) / seen.seconds * pace / model.carries_pps(1)
         return model.with_wait(part, seen.waited_s(0.99))
 
     def packets(self) -> Numbers:
@@ -180,5 +218,11 @@ class SimulatedPlant:
         future, most = self.of.future, self.of.offered.peak
         over = np.maximum(0.0, np.interp(ends, future.seconds, future.pps) - most)
         unsent = round(float(np.trapezoid(over, ends)))
-        drops = {"wire-forward/full": dropped} if dropped else {}
-        return Totals(offered, done, dropped, self._lcores.queued, unsent, drops)
+        behind = self._lcores.lost_behind
+        places = {"wire-forward/full": dropped - behind, "ring/full": behind}
+        drops = {place: many for place, many in places.items() if many}
+        held_back = self._lcores.held_back
+        return Totals(
+            offered - held_back, done, dropped, self._lcores.queued, unsent, drops,
+            held_back=held_back, wasted_s=self._lcores.wasted_s,
+        )  # fmt: skip

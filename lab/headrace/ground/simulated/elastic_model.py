@@ -24,6 +24,7 @@ class PricedElastic(LinedElastic):
     buckets: int
     flows: int
     costs: StepCosts
+    stages: tuple[float, ...] = (1.0,)  # shares of a packet's cost
 
     @property
     def change_s(self) -> float:
@@ -40,15 +41,21 @@ class PricedElastic(LinedElastic):
 
 
 def priced_lcore(alone: PricedLayout, delays: Delays) -> LcoreFigures:
-    """`alone`: the chain on one lcore. `delays`: of packets, ns, at a load that it carries, evenly
-    spaced."""
-    [part], hz = alone.stages[1], alone.problem.tsc_hz
-    carried = hz * alone.problem.kept * part.packets / part.cycles
+    """`alone`: the chain on one lcore, in one segment or in several that share it. `delays`: of
+    packets, ns, at a load that it carries, evenly spaced."""
+    hz = alone.problem.tsc_hz
+    carried = hz * alone.problem.kept / sum(cycles_of(alone))
     rows = []
     for share in GRID:
         known = delays(share * carried)
         assert known is not None  # below what is carried
         rows.append(np.quantile(known, (0.5, 0.99)) * 1e-9)
     p50, p99 = np.array(rows).T
-    line = alone.way_at(carried)[1][0].line
+    lines = [one.line for [one] in alone.way_at(carried)[1:-1]]
+    line = sum(poll for poll, _ in lines), sum(more for _, more in lines)
     return LcoreFigures(carried, hz, line, (np.array(GRID), p50, p99))
+
+
+def cycles_of(alone: PricedLayout) -> list[float]:
+    """What a packet costs in each segment of a chain on one lcore, in full bursts."""
+    return [part.cycles / part.packets for [part] in alone.stages[1:-1]]

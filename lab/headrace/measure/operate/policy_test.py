@@ -96,7 +96,7 @@ class RoundOperable:
 
     def plant(self, lcores: int, repetition: int) -> RoundPlant:
         load = BucketLoad(np.full(BUCKETS, 1 / BUCKETS), np.full(BUCKETS, self.moving_s))
-        here = BucketedLcores(load, self.model.most, lcores, 4096, 1e-3, repetition)
+        here = BucketedLcores(load, self.model.most, range(lcores), 4096, 1e-3, repetition)
         return RoundPlant(self.future, here, self.dearer)
 
 
