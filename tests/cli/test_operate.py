@@ -97,6 +97,81 @@ def test_what_cannot_be_operated_is_refused_in_a_line(
         assert word in done.stderr
 
 
+SHARED = """
+name: two
+ground: {simulated: {server: xeon-platinum-8168}}
+chains:
+  edge: [{firewall: {default: permit}}, {nat: {pool: [203.0.113.1]}}]
+  core: [l2fwd, {firewall: {default: permit}}]
+deployment: {execution: pipeline, lcores: {traffic: [0, 1], chain: [2]}}
+workload: {flows: 4096}
+measure:
+  operate:
+    slo: "p99=1ms,loss=0"
+    policy: [headrace, static]
+    chains:
+      edge: {weight: 2, load: [[0, 1M], [1 s, 25M], [2 s, 25M]]}
+      core: {load: [[0, 1M], [1 s, 15M], [2 s, 15M]]}
+"""
+
+
+def test_chains_that_share_lcores_have_a_row_each(engine_binary: Path, tmp_path: Path) -> None:
+    """One lcore for 2 to 1, from when both have too little of it; what is sent and what is held
+    back is what was asked for, and a replay has the same of each."""
+    study(tmp_path, text=SHARED)
+    done = headrace("run", "s.yaml", "--json", "--out", "b", folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["results"]
+    assert [(row["chain"], row["goal"]) for row in rows] == [
+        (chain, f"operate {policy}")
+        for policy in ("headrace", "static")
+        for chain in ("edge", "core")
+    ]
+    for row in rows:
+        operated = row["operated"]
+        assert row["sent"] == row["received"] + row["lost"] + operated["queued"]
+        assert row["sent"] + operated["shared"]["held_back"] == row["intended"]
+        assert row["lost"] == 0 and operated["shared"]["held_back"] > 0
+        assert row["audit"]["verdict"] == "ok"
+    edge, core = (log.course[-1] for log in list(operate_logs(tmp_path / "b").values())[:2])
+    assert (edge.lcores, core.lcores) == pytest.approx((2 / 3, 1 / 3), abs=0.01)
+    replayed = headrace("run", "b", "--json", "--out", "c", folder=tmp_path, engine=engine_binary)
+    again = json.loads(replayed.stdout)["results"]
+    assert [row["operated"] for row in again] == [row["operated"] for row in rows]
+    page = (tmp_path / "c" / "report.html").read_text()
+    assert "Chains that share lcores" in page and "held back" in page
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("ground: {simulated: {server: xeon-platinum-8168}}\n", "",
+         ["measure.operate.chains", "an engine of this machine has one chain", "--on"]),
+        ("      core: {load", "      cor: {load", ["got edge, cor", "all of edge, core"]),
+        ("workload: {flows: 4096}", "workload: {load: [[0, 1M], [2 s, 1M]]}",
+         ["workload.load: beside measure.operate.chains"]),
+        ("[headrace, static]", "[headrace, metron]", ["metron", "headrace, oracle, static"]),
+        ("core: {load: [[0, 1M], [1 s, 15M], [2 s", "core: {load: [[0, 1M], [1 s, 15M], [3 s",
+         ["chains.core.load", "lasts 3 s; covered: 2 s, as the load of edge"]),
+        ("[1 s, 25M], [2 s, 25M]", "[1 s, 300M], [2 s, 300M]", ["loads of 315 Mpps in all"]),
+        ("weight: 2", "weight: 0", ["chains.edge.weight"]),
+        ("chains:\n      edge: {weight: 2, load: [[0, 1M], [1 s, 25M], [2 s, 25M]]}\n"
+         "      core: {load: [[0, 1M], [1 s, 15M], [2 s, 15M]]}", "backpressure: false",
+         ["backpressure", "allowed: with `chains`"]),
+        (", lcores: {traffic: [0, 1], chain: [2]}", "", ["deployment.lcores", "are told"]),
+    ],
+)  # fmt: skip
+def test_chains_that_cannot_share_lcores_are_refused_in_a_line(
+    engine_binary: Path, tmp_path: Path, old: str, new: str, words: list[str]
+) -> None:
+    study(tmp_path, old, new, SHARED)
+    done = headrace("run", "--check", "s.yaml", folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 2, done.stdout
+    assert done.stderr.startswith("headrace: s.yaml") and done.stderr.count("\n") == 1
+    for word in words:
+        assert word in done.stderr
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [

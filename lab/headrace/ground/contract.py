@@ -37,7 +37,7 @@ from headrace.spec.document import Document
 from headrace.spec.measure import Measure
 
 if TYPE_CHECKING:
-    from headrace.ground.operable import Operable  # numpy: not for a start
+    from headrace.ground.operable import Operable, SharedOperable  # numpy: not for a start
 
 
 @dataclass(frozen=True)
@@ -167,6 +167,9 @@ class Deployed(Protocol):
         """Is what `measure.operate` changes; None: its lcores are those that it was deployed
         with."""
 
+    def sharing(self) -> Mapping[str, SharedOperable] | None:
+        """The same of each of several chains on the same lcores; None: there is one chain."""
+
 
 class TrialsOnly:
     """A deployment that has no more than trials, unless it says otherwise."""
@@ -187,6 +190,9 @@ class TrialsOnly:
         return None
 
     def operable(self) -> Operable | None:
+        return None
+
+    def sharing(self) -> Mapping[str, SharedOperable] | None:
         return None
 
 

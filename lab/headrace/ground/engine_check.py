@@ -139,15 +139,19 @@ def input_files(
         given = (
             (workload.file,)
             if isinstance(workload, Pcap)
-            else (workload.dst_ips_file, workload.tuples_file, trace_of(workload))
+            else (workload.dst_ips_file, workload.tuples_file, *traces_of(experiment, workload))
         )
         named += [str(file) for file in given if file is not None]
         files |= {name: doc.resolve(name) for name in named}
     return files
 
 
-def trace_of(workload: Packets) -> Path | None:
-    return None if workload.load is None else workload.load.trace
+def traces_of(experiment: Experiment, workload: Packets) -> list[Path]:
+    """Files of loads over time: the workload's, or one for each chain."""
+    operate = experiment.study.measure.operate
+    chains = {} if operate is None else operate.chains
+    loads = [workload.load, *(one.load for one in chains.values())]
+    return [one.trace for one in loads if one is not None and one.trace is not None]
 
 
 def output_files(

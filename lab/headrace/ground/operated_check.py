@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from headrace.engine.place import Placement
 from headrace.ground.elastic_plant import WINDOW_S
-from headrace.ground.load_curve import load_of
+from headrace.ground.load_curve import asked_load, load_of
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
 
@@ -17,8 +17,9 @@ _SIMULATED = ("costs", "model_error", "neighbour", "seed")
 
 def check_operable(experiment: Experiment, doc: Document, placement: Placement) -> None:
     """BadInput for what has no lcores that could be added or removed one by one."""
-    deployment = experiment.study.deployment
-    if len(placement.segments) != 1:
+    deployment, asked = experiment.study.deployment, experiment.study.measure.operate
+    assert asked is not None  # who calls has asked
+    if len(placement.segments) != 1 and not asked.chains:
         raise doc.error(
             ("deployment", "execution"),
             f"cannot operate: {experiment.execution.name}; covered: rtc, one segment",
@@ -30,11 +31,10 @@ def check_operable(experiment: Experiment, doc: Document, placement: Placement) 
             raise doc.error(("deployment", key), f"cannot operate: {given}; covered: {covered}")
     if (direction := experiment.workload.direction) != "forward":
         raise doc.error(("workload", "direction"), f"cannot operate: {direction}; covered: forward")
-    asked, seconds = experiment.study.measure.operate, load_of(experiment, doc).seconds[-1]
-    assert asked is not None  # who calls has asked
+    seconds = load_of(experiment, doc).seconds[-1]
     if seconds < 2 * asked.interval:
         raise doc.error(
-            ("workload", "load"),
+            asked_load(experiment)[1],
             f"cannot operate: lasts {seconds:g} s; covered: two intervals of {asked.interval:g} s, "
             "or more",
         )

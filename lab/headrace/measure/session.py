@@ -40,6 +40,7 @@ from headrace.measure.estimate import phases
 from headrace.measure.observer import TrialBegun
 from headrace.measure.operate.loop import operate
 from headrace.measure.operate.policy_trial import trial_of as operated_trial
+from headrace.measure.operate.sharing import share
 from headrace.measure.progress import Progress, waiting_for
 from headrace.measure.results import result
 from headrace.measure.series import TrialSeries
@@ -266,20 +267,25 @@ class Session:
                 self.keep([row_of(change, point)])
 
     def _operate(self, point: Point, deployed: Deployed, asked: Operate, repetition: int) -> None:
-        """A trial for each policy."""
-        operable = deployed.operable()
-        if operable is None:
-            raise HeadraceError(f"{point.execution}: its lcores cannot be added or removed")
+        """A trial for each policy, and for each of several chains that share lcores."""
+        sharing = deployed.sharing()
+        alone = deployed.operable() if sharing is None else None
         for name in asked.policy:
-            self.trials += 1
-            started_at = now()
+            started_at, say = now(), self.progress.say
             with self.stopwatch.phase("measuring"):
-                run = operate(operable, asked, name, repetition, self.progress.say)
-            log = run.log.model_dump_json(indent=1)
-            self.bundle.sample(OPERATE_FILE.format(self.trials), f"{log}\n")
-            one = operated_trial(run, operable, point, self.trials, repetition, started_at)
-            self.bundle.trial(one)
-            self.keep([result(one, f"{OPERATE} {name}", operated=run.log.operated)])
+                if sharing is not None:
+                    runs = share(sharing, asked, name, repetition, say)
+                elif alone is not None:
+                    runs = {point.chain: operate(alone, asked, name, repetition, say)}
+                else:
+                    raise HeadraceError(f"{point.execution}: its lcores cannot be added or removed")
+            for chain, run in runs.items():
+                self.trials += 1
+                log = run.log.model_dump_json(indent=1)
+                self.bundle.sample(OPERATE_FILE.format(self.trials), f"{log}\n")
+                one = operated_trial(run, point, chain, self.trials, repetition, started_at)
+                self.bundle.trial(one)
+                self.keep([result(one, f"{OPERATE} {name}", operated=run.log.operated)])
 
     @contextlib.contextmanager
     def deployed(self, point: Point, at_limit: bool = False) -> Iterator[Deployed]:

@@ -8,7 +8,7 @@ import contextlib
 import io
 import signal
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from headrace.analyse.diff import diff
 from headrace.collect.collector import Targets
 from headrace.errors import BadInput, HeadraceError
 from headrace.ground.contract import Checked, Converging, Deployed, Killable, Looking, Offer, Site
-from headrace.ground.operable import Operable
+from headrace.ground.operable import Operable, SharedOperable
 from headrace.host import interrupts
 from headrace.measure.progress import Progress
 from headrace.measure.series import RETRIES_ELSEWHERE
@@ -95,6 +95,9 @@ class Fake:
         return None
 
     def operable(self) -> Operable | None:
+        return None
+
+    def sharing(self) -> Mapping[str, SharedOperable] | None:
         return None
 
     def converging(self) -> Converging | None:

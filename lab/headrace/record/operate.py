@@ -15,9 +15,22 @@ OPERATE = "operate"  # how a row's goal begins; the policy follows
 OPERATE_FILE = "operate-{:03}.json"  # among a bundle's samples, by trial
 
 
+class SharedLcores(Record):
+    """One chain of several on the same lcores."""
+
+    weight: NonNegativeFloat
+    lcores: NonNegativeInt  # that there are for all of them
+    mean_asked: NonNegativeFloat  # lcores, in the mean, that it would have had alone
+    backpressure: bool
+    held_back: NonNegativeInt  # packets that its source did not send
+    broken_held: NonNegativeInt  # windows, by packets that were held back
+    # Of lcores, on packets that were dropped behind it, between two functions.
+    wasted_core_seconds: NonNegativeFloat
+
+
 class Operated(Record):
     """One policy's run. A window is one interval of telemetry; it is broken when the p99 of its
-    packets is above the SLO's, or more of them were lost."""
+    packets is above the SLO's, or more of them were lost, or held back."""
 
     policy: str
     slo_p99_ns: NonNegativeFloat
@@ -38,6 +51,7 @@ class Operated(Record):
     # What becomes of a packet's cost as the model has it, as the policy has learned; None: it does
     # not learn.
     learned: float | None = None
+    shared: SharedLcores | None = None  # with other chains
     unkeepable: str | None = None  # why no number of lcores keeps the SLO
 
 
@@ -67,6 +81,7 @@ class CoursePoint(Record):
     busiest: NonNegativeFloat
     p99_ns: NonNegativeFloat
     lost: NonNegativeInt
+    held_back: NonNegativeInt = 0
     broken: NonNegativeInt  # windows
 
 

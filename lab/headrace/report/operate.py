@@ -15,6 +15,7 @@ from headrace.report.document_model import (
     Column,
     Folded,
     Items,
+    Row,
     Section,
     Table,
     strokes,
@@ -25,9 +26,12 @@ _ORACLE = "oracle"
 
 
 def sections(bundle: Bundle) -> Iterator[Section]:
-    """None of a bundle of something else; one for each deployment and repetition."""
+    """None of a bundle of something else; one for each chain, deployment and repetition, and one
+    before them for all chains that share lcores."""
     runs = _runs(bundle.results())
     logs = operate_logs(bundle.path)
+    for rows in _together(runs):
+        yield _shared(rows, [logs[row.trial] for row in rows if row.trial in logs])
     for rows in runs:
         known = [logs[row.trial] for row in rows if row.trial in logs]
         yield _section(rows, known, several=len(runs) > 1)
@@ -39,18 +43,30 @@ def sentence(bundle: Bundle) -> str:
     if not runs:
         return ""
     texts = (
-        _kept(row.operated) + ", doubted" * (row.ground == "measured" and not row.audit.trusted)
-        for row in runs[0]
+        _kept(row, row.operated)
+        + ", doubted" * (row.ground == "measured" and not row.audit.trusted)
+        for row in (_together(runs) or runs)[0]
         if row.operated is not None
     )
     return f"{'; '.join(texts)}."
 
 
-def _kept(one: Operated) -> str:
+def _kept(row: Result, one: Operated) -> str:
     kept = "no window had a packet"
     if one.kept is not None:
         kept = f"SLO kept in {percent(one.kept, 5)} of the windows"
-    return f"{one.policy}: {significant(one.mean_lcores)} lcores in the mean, {kept}"
+    who = one.policy if one.shared is None else f"{one.policy}, {row.chain}"
+    return f"{who}: {significant(one.mean_lcores)} lcores in the mean, {kept}"
+
+
+def _together(runs: Sequence[Sequence[Result]]) -> list[list[Result]]:
+    """Those of chains that share lcores."""
+    together: dict[tuple[str, str, int], list[Result]] = {}
+    for row in (row for rows in runs for row in rows):
+        if row.operated is not None and row.operated.shared is not None:
+            key = (row.execution, row.workload, row.repetition)
+            together.setdefault(key, []).append(row)
+    return list(together.values())
 
 
 def _runs(results: Sequence[Result]) -> list[list[Result]]:
@@ -62,6 +78,84 @@ def _runs(results: Sequence[Result]) -> list[list[Result]]:
     return list(runs.values())
 
 
+def _shared(rows: Sequence[Result], logs: Sequence[OperateLog]) -> Section:
+    first = rows[0]
+    policies: dict[str, list[Result]] = {}
+    for row in rows:
+        assert row.operated is not None  # _together
+        policies.setdefault(row.operated.policy, []).append(row)
+    columns = (
+        "chain",
+        Column("weight", optional=True),
+        Column("lcores", digits=4),
+        Column("needed", digits=3),
+        Column("offered", "rate"),
+        Column("done", "rate"),
+        Column("held back", "loss"),
+        Column("lost", "loss"),
+        Column("wasted", digits=3, unit="s", from_width=100),
+        Column("SLO kept", "share", digits=5, optional=True),
+        Column("windows broken", "count"),
+    )
+    lines = [line for name, own in policies.items() for line in _shared_rows(name, own)]
+    drawn, own = next(iter(policies.items()))
+    of_drawn = [log for log in logs if log.operated.policy == drawn]
+    about = f"{first.execution}, {first.workload}, repetition {first.repetition}; drawn: {drawn}"
+    return Section(
+        "Chains that share lcores",
+        _shared_note(first),
+        (
+            Table(columns, tuple(lines), grouped_by="policy"),
+            *_chart(of_drawn, [row.chain for row in own]),
+        ),
+        about=about,
+    )
+
+
+def _shared_note(row: Result) -> str:
+    assert row.operated is not None and row.operated.shared is not None  # _together
+    shared = row.operated.shared
+    held = "no source is held back: a chain that has too few drops packets where rings are full"
+    if shared.backpressure:
+        held = "a chain that has too few has its source held back"
+    return (
+        f"All have the same {shared.lcores} lcores. Where they need more, these are divided by "
+        f"weight; {held}. Needed: lcores that the policy asked for. Wasted: core-seconds on "
+        "packets that were dropped behind them."
+    )
+
+
+def _shared_rows(policy: str, rows: Sequence[Result]) -> Iterator[Row]:
+    """One for each chain, and their sum."""
+    known = [(row, one, one.shared) for row in rows if (one := row.operated) and one.shared]
+    for row, one, shared in known:
+        yield Row(
+            (
+                row.chain, shared.weight, one.mean_lcores, shared.mean_asked, row.offered_pps,
+                row.throughput_pps, _part(shared.held_back, row.intended), row.loss_ratio,
+                shared.wasted_core_seconds, one.kept, one.broken,
+            ),
+            group=policy,
+        )  # fmt: skip
+    sent, asked = (sum(getattr(row, key) for row in rows) for key in ("sent", "intended"))
+    yield Row(
+        (
+            "all", None, sum(one.mean_lcores for _, one, _ in known),
+            sum(shared.mean_asked for *_, shared in known),
+            sum(row.offered_pps for row in rows), sum(row.throughput_pps for row in rows),
+            _part(sum(shared.held_back for *_, shared in known), asked),
+            _part(sum(row.lost for row in rows), sent),
+            sum(shared.wasted_core_seconds for *_, shared in known), None,
+            sum(one.broken for _, one, _ in known),
+        ),
+        group=policy,
+    )  # fmt: skip
+
+
+def _part(many: int, of: int) -> float:
+    return many / of if of else 0.0
+
+
 def _section(rows: Sequence[Result], logs: Sequence[OperateLog], several: bool) -> Section:
     first = rows[0]
     policies = [row.operated for row in rows if row.operated is not None]
@@ -70,7 +164,8 @@ def _section(rows: Sequence[Result], logs: Sequence[OperateLog], several: bool) 
     slo = policies[0]
     note = (
         f"A window is broken when the p99 of its packets is above {ns(slo.slo_p99_ns)}, or more "
-        f"than {percent(slo.slo_loss)} of them are lost. Lcores that begin and that leave count."
+        f"than {percent(slo.slo_loss)} of them are lost{', or held back' if slo.shared else ''}. "
+        "Lcores that begin and that leave count."
     )
     remarks = dict.fromkeys(
         f"No number of lcores keeps the SLO all the time: {one.unkeepable}."
@@ -118,21 +213,22 @@ def _table(rows: Sequence[Result], policies: Sequence[Operated]) -> Table:
     return Table(columns, lines)
 
 
-def _chart(logs: Sequence[OperateLog]) -> Iterator[Chart]:
+def _chart(logs: Sequence[OperateLog], chains: Sequence[str] = ()) -> Iterator[Chart]:
+    """A line for each policy; with `chains` for each of them, with its load."""
     if not logs:
         return
     lines = tuple(
         OperatedLine(
-            log.operated.policy,
+            name,
             tuple(
                 OperatedPoint(point.at_s, point.offered_pps, point.lcores, point.broken)
                 for point in log.course
             ),
         )
-        for log in logs
+        for name, log in zip(chains or [log.operated.policy for log in logs], logs, strict=True)
     )
-    keys = strokes([one.policy for one in lines])
-    yield Chart(OperatedCourse(lines, logs[0].operated.seconds), keys)
+    keys = strokes([one.name for one in lines])
+    yield Chart(OperatedCourse(lines, logs[0].operated.seconds, loads=bool(chains)), keys)
 
 
 def _decisions(logs: Sequence[OperateLog]) -> Iterator[Folded]:

@@ -29,12 +29,14 @@ from headrace.ground.hosted.parts import NIC, topology
 from headrace.ground.simulated.branches import Shares, edges_of
 from headrace.ground.simulated.costs import backwards, counted, priced
 from headrace.ground.simulated.elastic import AskedChain, SimulatedOperable, operable_of
+from headrace.ground.simulated.elastic_model import cycles_of
 from headrace.ground.simulated.limits_reached import limits_of
 from headrace.ground.simulated.priced_hosted import priced_hosted, spread
 from headrace.ground.simulated.priced_layout import PricedLayout
 from headrace.ground.simulated.queueing import delays_ns
 from headrace.ground.simulated.readings import AskedLoad, Expected
 from headrace.ground.simulated.refuse import check_covered, check_operated
+from headrace.ground.simulated.shared import with_shared
 from headrace.ground.simulated.simulated_trial import SimulatedTrial, observations
 from headrace.host.programs import find_engine
 from headrace.host.store import server_files
@@ -55,6 +57,19 @@ def _with_spare(placement: Placement) -> Placement:
     [segment] = placement.segments
     cpus = (*segment.cpus, *placement.spare)[: segment.elastic]
     return replace(placement, segments=(replace(segment, cpus=cpus, elastic=None),), spare=())
+
+
+def _on_all(placement: Placement, one: Experiment, doc: Document) -> Placement:
+    """Each segment on all lcores, which chains share."""
+    chain = one.study.deployment.lcores.chain
+    if chain is None:
+        raise doc.error(
+            ("deployment", "lcores"),
+            "cannot operate: lcores that several chains share are told; allowed: "
+            "`{traffic: [0], chain: [1, 2, 3]}`",
+        )
+    segments = tuple(replace(each, cpus=tuple(chain), elastic=None) for each in placement.segments)
+    return replace(placement, segments=segments, spare=(), notes=())
 
 
 def cpu_of(server: DescribedServer, number: int) -> Cpu:
@@ -84,13 +99,14 @@ class SimulatedGround:
         asked = ground_of(doc)
         simulated = None if asked is None else asked.simulated
         shares = {} if simulated is None else simulated.shares
-        points = [
+        each = [
             replace(
                 self._point(one, doc, description, shares),
                 remarks=self.tried.notes(one, doc, description),
             )
             for one in experiments
         ]
+        points = list(with_shared(each))
         assert asked is not None
         files = {**input_files(experiments, doc, description), **server_files(doc, asked.server)}
         return Checked(points, files, 0.0, notes=(self._note(),), computed=points)
@@ -113,7 +129,8 @@ class SimulatedGround:
             )
         if one.study.measure.operate is not None:
             check_operated(one, doc, placement, self.home, self.server)
-            placement = _with_spare(placement)
+            shared = one.study.measure.operate.chains
+            placement = _on_all(placement, one, doc) if shared else _with_spare(placement)
         edges = edges_of(one, doc, description, shares)
         absent = shares.keys() - {node.name for node in one.nodes}
         if absent:
@@ -252,17 +269,17 @@ class SimulatedPoint:
         return there if direction == "forward" else back
 
     def alone(self, taken: float = 0.0) -> PricedLayout:
-        """The chain on one of its lcores: the first on the socket where it is dearest. `taken`: the
-        share of the last-level cache that others hold."""
-        [segment] = self.placement.segments
+        """The chain on one of its lcores, all segments of it: the first on the socket where it is
+        dearest. `taken`: the share of the last-level cache that others hold."""
+        segments = self.placement.segments
         home, server = self.ground.home, self.ground.server.without_cache(taken)
-        firsts = {server.socket_of(cpu): cpu for cpu in reversed(segment.cpus)}
+        firsts = {server.socket_of(cpu): cpu for cpu in reversed(segments[0].cpus)}
         ways = [
-            replace(self.placement, segments=(replace(segment, cpus=(cpu,)),))
+            replace(self.placement, segments=tuple(replace(one, cpus=(cpu,)) for one in segments))
             for cpu in firsts.values()
         ]
         each = [priced(home, server, self.experiment, one, self._counted) for one in ways]
-        return max(each, key=lambda one: one.stages[1][0].cycles)
+        return max(each, key=lambda one: sum(cycles_of(one)))
 
     @contextlib.contextmanager
     def deploy(self, site: Site) -> Iterator[SimulatedDeployed]:

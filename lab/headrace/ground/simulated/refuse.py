@@ -39,8 +39,8 @@ def check_operated(
 ) -> None:
     """BadInput for what has no lcores that could be added or removed one by one."""
     check_operable(experiment, doc, placement)
-    [segment] = placement.segments
-    if traffics := {placement.generator, placement.sink} & set(segment.cpus):
+    cpus = {cpu for segment in placement.segments for cpu in segment.cpus}
+    if traffics := {placement.generator, placement.sink} & cpus:
         raise doc.error(
             ("deployment", "lcores"),
             f"cannot operate: lcore {min(traffics)} has traffic and chain; covered: lcores apart",

@@ -21,18 +21,23 @@ def chosen(used: Sequence[int], count: int, most: int) -> tuple[int, ...]:
     )
 
 
-def even(now: Assignment, lcores: tuple[int, ...], packets: Numbers) -> Assignment:
+def even(
+    now: Assignment, lcores: tuple[int, ...], packets: Numbers, parts: Numbers | None = None
+) -> Assignment:
     """Each lcore as near to an equal share of the packets as whole buckets are: those of lcores
-    that go, and of lcores that have too many the largest that fit, to whoever has least."""
+    that go, and of lcores that have too many the largest that fit, to whoever has least. `parts`:
+    of each lcore, what the chain has; None: all of them."""
     owners = now.owners.copy()
     weights = packets if packets.sum() > 0 else np.ones(len(owners))
-    target = float(weights.sum()) / len(lcores)
+    whole = float(weights.sum())
+    part = {one: 1.0 if parts is None else float(parts[one]) for one in lcores}
+    target = {one: whole * part[one] / sum(part.values()) for one in lcores}
     has = {one: float(weights[owners == one].sum()) for one in lcores}
     orphans = [b for b in range(len(owners)) if owners[b] not in has]
     for one in lcores:
-        orphans += _spare(owners, weights, one, has, target)
+        orphans += _spare(owners, weights, one, has, target[one])
     for b in sorted(orphans, key=lambda b: -weights[b]):
-        to = min(lcores, key=lambda one: has[one])
+        to = min(lcores, key=lambda one: has[one] / part[one])
         owners[b] = to
         has[to] += float(weights[b])
     return Assignment(lcores, owners)

@@ -18,16 +18,12 @@ import numpy as np
 
 from headrace.ground.operable import Assignment, PlantTelemetry
 from headrace.measure.operate.evened import chosen, even, most_share
+from headrace.measure.operate.followed import FollowedLoad
 from headrace.measure.operate.metered import MeteredSteps
 from headrace.measure.operate.policy import PlantSituation, Sizing, WantedStep
 from headrace.measure.operate.static import EVEN
 
-_LEVEL, _TREND, _NOISE = 0.3, 0.03, 0.05  # weights of the newest interval
-_JUMP = 4.0  # deviations
-_SIGMAS = 3.0  # beyond what is expected, that there is room for
-_LEARNED, _WORKING = 0.05, 0.1  # weight; how busy an lcore has to be to learn from it
-_ALARMED = 0.5  # weight, while the SLO is broken
-_HOLD_S, _ROOM, _ROOM_SIGMAS = 1.0, 0.02, 2.0  # of what is expected, before lcores are given up
+HOLD_S = 1.0  # before lcores are given up
 _UNEVEN, _AGAIN_S, _BETTER = 1.08, 0.5, 0.97  # when buckets are spread anew, and for what gain
 
 
@@ -38,37 +34,32 @@ class HeadracePolicy:
     sizing: Sizing
     first_pps: float
     interval_s: float
-    learned: float | None = 1.0
-    _level: float = 0.0
-    _trend: float = 0.0  # packets/s in an interval
-    _variance: float = 0.0
-    _uneven: float = EVEN
     _expected: deque[tuple[float, float]] = field(default_factory=deque)  # for how long, pps
     _held_s: float = 0.0  # of these
     _spread_at: float = -math.inf
+    _load: FollowedLoad = field(init=False)
     _metered: MeteredSteps = field(init=False)
 
     def __post_init__(self) -> None:
+        self._load = FollowedLoad(self.sizing, self.first_pps, self.interval_s)
         self._metered = MeteredSteps(self.sizing, self.interval_s)
 
+    @property
+    def learned(self) -> float | None:
+        return self._load.dearer
+
     def begin(self) -> int:
-        self._level = self.first_pps
-        self._variance = self.first_pps / self.interval_s  # of a count of packets at random
         return self.sizing.needed(self._high(1), EVEN)
 
-    @property
-    def dearer(self) -> float:
-        assert self.learned is not None
-        return self.learned
-
     def decide(self, situation: PlantSituation) -> WantedStep | None:
-        seen = situation.seen
-        self._follow(seen)
-        self._learn(seen)
+        seen, load = situation.seen, self._load
+        load.follow(seen)
         target = self._metered.target
+        if seen.settled and target is None:
+            load.learn(seen)
         used = len((target or situation.now).lcores)
         high = self._high(used)
-        more = self.sizing.needed(high, self._uneven, self.dearer)
+        more = self.sizing.needed(high, load.uneven, load.dearer)
         if more > used:
             self._expected.clear()  # they are not given up again for what was expected before
             self._held_s = 0.0
@@ -76,14 +67,14 @@ class HeadracePolicy:
         if more > used:
             return self._resized(situation, more, f"{high / 1e6:.3g} Mpps are expected")
         if target is not None:
-            part = self._metered.further(situation, self._level, self.dearer)
+            part = self._metered.further(situation, load.level, load.dearer)
             return None if part is None else WantedStep(part, "", goes_on=True)
         if not seen.settled:
             return None
         most = max(high for _, high in self._expected)
-        fewer = self.sizing.needed(self._room() * most, self._uneven, self.dearer)
-        if fewer < used and self._held_s >= _HOLD_S * 0.99:
-            why = f"at most {most / 1e6:.3g} Mpps for {_HOLD_S:g} s"
+        fewer = self.sizing.needed(load.room() * most, load.uneven, load.dearer)
+        if fewer < used and self._held_s >= HOLD_S * 0.99:
+            why = f"at most {most / 1e6:.3g} Mpps for {HOLD_S:g} s"
             return self._resized(situation, fewer, why)
         return self._spread(situation)
 
@@ -92,52 +83,12 @@ class HeadracePolicy:
         looks may be late."""
         self._expected.append((seen.seconds, high))
         self._held_s += seen.seconds
-        while self._held_s - self._expected[0][0] >= _HOLD_S - self.interval_s / 2:
+        while self._held_s - self._expected[0][0] >= HOLD_S - self.interval_s / 2:
             self._held_s -= self._expected.popleft()[0]
-
-    def _follow(self, seen: PlantTelemetry) -> None:
-        """Holt's smoothing of level and trend, and how far an interval is from it, which is never
-        less than the chance of counts. Beyond that by far it is another load, and no noise."""
-        off = seen.offered_pps - (self._level + self._trend)
-        jump = _JUMP * math.sqrt(self._variance)
-        self._variance += _NOISE * (min(off * off, jump * jump) - self._variance)
-        self._variance = max(self._variance, seen.offered_pps / self.interval_s)
-        if abs(off) > jump:
-            self._level, self._trend = seen.offered_pps, 0.0
-            return
-        before = self._level
-        self._level += self._trend + _LEVEL * off
-        self._trend += _TREND * (self._level - before - self._trend)
 
     def _high(self, lcores: int) -> float:
         """What comes at most until a change of so many lcores is through."""
-        ahead = self._metered.through_s(lcores) / self.interval_s + 2
-        risen = max(0.0, self._trend) * ahead
-        return max(0.0, self._level + risen + _SIGMAS * math.sqrt(self._variance))
-
-    def _room(self) -> float:
-        """A load with more noise has more room left, before it is given fewer lcores."""
-        noise = math.sqrt(self._variance) / max(1.0, self._level)
-        return 1 + max(_ROOM, _ROOM_SIGMAS * noise)
-
-    def _learn(self, seen: PlantTelemetry) -> None:
-        """What lcores were busy for is held against what the model says of their packets; time that
-        moves took would be learned as packets'."""
-        if not seen.settled or self._metered.target is not None:
-            return
-        model, count = self.sizing.model, seen.lcores
-        done = seen.done[seen.on] / seen.seconds
-        expected = float(model.busy(count, done, seen.burst[seen.on]).sum())
-        if expected >= _WORKING:
-            ratio = float(seen.busy[seen.on].sum()) / expected
-            slo = self.sizing.slo
-            broken = seen.p99_s > slo.p99 or seen.dropped > slo.loss * seen.offered
-            weight = _ALARMED if broken else _LEARNED
-            self.learned = self.dearer + weight * (ratio - self.dearer)
-        came = seen.came[seen.on]
-        if came.sum() > 0:
-            uneven = float(came.max() / came.mean())
-            self._uneven += _LEARNED * (max(1.0, uneven) - self._uneven)
+        return self._load.high(self._metered.through_s(lcores))
 
     def _resized(self, situation: PlantSituation, count: int, why: str) -> WantedStep | None:
         lcores = chosen(situation.now.lcores, count, self.sizing.model.most)
@@ -145,14 +96,14 @@ class HeadracePolicy:
             return None
         packets = situation.packets()
         assignment = even(situation.now, lcores, packets)
-        self._uneven = max(1.0, most_share(assignment, packets) * count)
+        self._load.uneven = max(1.0, most_share(assignment, packets) * count)
         self._spread_at = situation.seen.begin_s
         return self._wanted(situation, assignment, most_share(assignment, packets), why)
 
     def _spread(self, situation: PlantSituation) -> WantedStep | None:
         """The same lcores, with buckets of the busiest ones on others."""
         seen = situation.seen
-        if self._uneven < _UNEVEN or seen.begin_s - self._spread_at < _AGAIN_S:
+        if self._load.uneven < _UNEVEN or seen.begin_s - self._spread_at < _AGAIN_S:
             return None
         self._spread_at = seen.begin_s
         packets = situation.packets()
@@ -160,7 +111,7 @@ class HeadracePolicy:
         share = most_share(assignment, packets)
         if share > _BETTER * most_share(situation.now, packets):
             return None
-        uneven, self._uneven = self._uneven, max(1.0, share * len(assignment.lcores))
+        uneven, self._load.uneven = self._load.uneven, max(1.0, share * len(assignment.lcores))
         return self._wanted(
             situation, assignment, share, f"the busiest has {uneven:.2f} of an equal share"
         )
@@ -168,9 +119,9 @@ class HeadracePolicy:
     def _wanted(
         self, situation: PlantSituation, assignment: Assignment, share: float, why: str
     ) -> WantedStep:
-        model, count = self.sizing.model, len(assignment.lcores)
-        pps = self._level * share
-        p99 = model.p99_s(count, pps, self.dearer)
-        busy = float(model.busy(count, np.array([pps * self.dearer]))[0])
-        first = self._metered.begin(situation, assignment, self._level, self.dearer)
+        model, count, load = self.sizing.model, len(assignment.lcores), self._load
+        pps = load.level * share
+        p99 = model.p99_s(count, pps, load.dearer)
+        busy = float(model.busy(count, np.array([pps * load.dearer]))[0])
+        first = self._metered.begin(situation, assignment, load.level, load.dearer)
         return WantedStep(first, why, busy, p99 if np.isfinite(p99) else None, lcores=count)

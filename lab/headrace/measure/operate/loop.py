@@ -14,12 +14,12 @@ from headrace.measure.operate.oracle import OraclePolicy
 from headrace.measure.operate.policy import PlantSituation, Policy, Sizing, WantedStep
 from headrace.measure.operate.rsspp import RssppPolicy
 from headrace.measure.operate.static import StaticPolicy
-from headrace.record.operate import CoursePoint, Decision, Operated, OperateLog
+from headrace.record.operate import CoursePoint, Decision, Operated, OperateLog, SharedLcores
 from headrace.spec.operate import Operate, PolicyName, Slo
 
 COURSE_POINTS = 1200  # of a run, at most
 _WAITING = 0.02  # of an interval's packets
-_SAID_EVERY_S = 300.0  # of the load's time
+SAID_EVERY_S = 300.0  # of the load's time
 
 
 def policy_of(name: PolicyName, operable: Operable, asked: Operate) -> Policy:
@@ -42,6 +42,7 @@ class OperateRun:
 
     log: OperateLog
     totals: Totals
+    operable: Operable
 
 
 def operate(
@@ -63,15 +64,16 @@ def operate(
                 tally.goes_on(moved)
             else:
                 tally.step(seen, len(now.lcores), moved, wanted)
-        if seen.begin_s - told >= _SAID_EVERY_S:
+        if seen.begin_s - told >= SAID_EVERY_S:
             told = seen.begin_s
             say(f"  {name}: {told:.0f} s, {seen.lcores} lcores, {tally.broken} windows broken")
-    return _run(tally, plant, policy, name, operable, asked)
+    return run_of(tally, plant, policy.learned, name, operable, asked)
 
 
-def _run(
-    tally: Tally, plant: Plant, policy: Policy, name: str, operable: Operable, asked: Operate
-) -> OperateRun:
+def run_of(
+    tally: Tally, plant: Plant, learned: float | None, name: str, operable: Operable,
+    asked: Operate, shared: SharedLcores | None = None,
+) -> OperateRun:  # fmt: skip
     totals = plant.totals()
     operated = Operated(
         policy=name,
@@ -90,13 +92,14 @@ def _run(
         steps=len(tally.decisions),
         moves=sum(one.moved for one in tally.decisions),
         queued=totals.queued,
-        learned=policy.learned,
+        learned=learned,
+        shared=shared,
         unkeepable=Sizing(operable.model, asked.slo).unkeepable(operable.future),
     )
     log = OperateLog(
         operated=operated, decisions=tuple(tally.decisions), course=tuple(tally.course())
     )
-    return OperateRun(log, totals)
+    return OperateRun(log, totals, operable)
 
 
 def _drained(seen: PlantTelemetry) -> bool:
@@ -117,6 +120,7 @@ class Tally:
     broken: int = 0
     broken_p99: int = 0
     broken_loss: int = 0
+    broken_held: int = 0
     longest_broken_s: float = 0.0
     most: int = 0
     decisions: list[Decision] = field(default_factory=list)
@@ -131,16 +135,19 @@ class Tally:
         self.most = max(self.most, seen.lcores)
         late = seen.p99_s > self.slo.p99
         lossy = seen.dropped > self.slo.loss * seen.offered
+        held = seen.held_back > self.slo.loss * seen.offered
+        broken = late or lossy or held
         # A plant that was changed meanwhile is looked at later: that is several windows.
         windows = max(1, round(seen.seconds / self.interval_s)) if seen.offered else 0
         if windows:
             self.windows += windows
             self.broken_p99 += windows * late
             self.broken_loss += windows * lossy
-            self.broken += windows * (late or lossy)
-            self._broken_s = self._broken_s + seen.seconds if late or lossy else 0.0
+            self.broken_held += windows * held
+            self.broken += windows * broken
+            self._broken_s = self._broken_s + seen.seconds if broken else 0.0
             self.longest_broken_s = max(self.longest_broken_s, self._broken_s)
-        self._stretch.append((seen, windows * (late or lossy)))
+        self._stretch.append((seen, windows * broken))
         if sum(one.seconds for one, _ in self._stretch) >= self.planned_s / COURSE_POINTS:
             self._close()
         if self._open and seen.settled and _drained(seen):
@@ -189,10 +196,11 @@ class Tally:
             CoursePoint(
                 at_s=seen[0].begin_s,
                 offered_pps=sum(one.offered for one in seen) / seconds,
-                lcores=sum(one.lcores * one.seconds for one in seen) / seconds,
+                lcores=sum(one.had * one.seconds for one in seen) / seconds,
                 busiest=max(one.busiest for one in seen),
                 p99_ns=max(one.p99_s for one in seen) * 1e9,
                 lost=sum(one.dropped for one in seen),
+                held_back=sum(one.held_back for one in seen),
                 broken=sum(broken for _, broken in self._stretch),
             )
         )

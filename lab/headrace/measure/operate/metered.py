@@ -22,11 +22,12 @@ _OVER = 0.02  # of what an lcore may have, beyond which buckets leave it as fast
 
 @dataclass
 class MeteredSteps:
-    """`target`: what is under way."""
+    """`target`: what is under way. `parts`: of each lcore, what the chain has; None: all of it."""
 
     sizing: Sizing
     interval_s: float
     target: Assignment | None = None
+    parts: Numbers | None = None
 
     def begin(
         self, situation: PlantSituation, target: Assignment, pps: float, dearer: float = 1.0
@@ -77,7 +78,9 @@ class MeteredSteps:
         most = self.sizing.most_pps(len(now.lcores), dearer)
         if not most:
             return np.full(model.most, -1.0)
-        free: Numbers = 1 - pps * shares(now, situation.packets(), model.most) / most
+        own = np.ones(model.most) if self.parts is None else self.parts
+        has = pps * shares(now, situation.packets(), model.most) / most
+        free: Numbers = np.where(own > 0, own - has, -1.0 * (has > 0))
         return free
 
 

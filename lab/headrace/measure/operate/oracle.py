@@ -37,10 +37,17 @@ class OraclePolicy:
     def _ahead_s(self, lcores: int) -> float:
         return self._metered.through_s(lcores) + 2 * self.interval_s
 
-    def _needed(self, begin_s: float, ahead_s: float) -> int:
+    def loads(self, now_s: float, lcores: int) -> tuple[float, float]:
+        """What so many lcores are to be changed for, and what none of them is given up for."""
+        ahead = self._ahead_s(lcores)
+        return self._high(now_s, ahead), self._high(now_s, _BACK * ahead)
+
+    def _high(self, begin_s: float, ahead_s: float) -> float:
         most = self.future.most(begin_s, begin_s + ahead_s)
-        chance = _SIGMAS * math.sqrt(most / self.interval_s)
-        return self.sizing.needed(most + chance, EVEN)
+        return most + _SIGMAS * math.sqrt(most / self.interval_s)
+
+    def _needed(self, begin_s: float, ahead_s: float) -> int:
+        return self.sizing.needed(self._high(begin_s, ahead_s), EVEN)
 
     def decide(self, situation: PlantSituation) -> WantedStep | None:
         now_s = situation.seen.begin_s + situation.seen.seconds

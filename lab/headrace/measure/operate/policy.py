@@ -13,6 +13,7 @@ from headrace.ground.operable import Assignment, ElasticModel, Foresight, Number
 from headrace.spec.operate import Slo
 
 _HALVINGS = 30
+TENTHS = 10  # lcores that chains share are asked for in tenths
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,9 @@ class BusyMeans:
 
 
 class Policy(Protocol):
-    learned: float | None
+    @property
+    def learned(self) -> float | None:
+        """What becomes of a packet's cost as the model has it; None: it does not learn."""
 
     def begin(self) -> int:
         """Lcores at first, when all that is known is the load of that moment."""
@@ -105,6 +108,26 @@ class Sizing:
             if self.keeps(lcores, pps / lcores * uneven, dearer):
                 return lcores
         return self.model.most
+
+    def needed_part(self, pps: float, uneven: float = 1.0, dearer: float = 1.0) -> float:
+        """The same, where the last of them may be a part of an lcore: on the half of one each
+        packet takes twice as long."""
+        low, high = 1, TENTHS * self.model.most
+        while low < high:
+            middle = (low + high) // 2
+            if self._keeps_tenths(middle, pps * uneven, dearer):
+                high = middle
+            else:
+                low = middle + 1
+        return low / TENTHS
+
+    def _keeps_tenths(self, tenths: int, pps: float, dearer: float) -> bool:
+        whole, rest = divmod(tenths, TENTHS)
+        each = pps * TENTHS / tenths  # that a whole lcore gets
+        part = rest / TENTHS
+        return (not whole or self.keeps(whole, each, dearer)) and (
+            not rest or self.keeps(1, each * part, dearer / part)
+        )
 
     def working(self, pps: float, busy: float) -> int:
         """Lcores that are all busy for no more than this part of the time."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.ground.contract import Point
-from headrace.ground.operable import Operable
 from headrace.measure.audit import audit
 from headrace.measure.operate.loop import OperateRun
 from headrace.record.facts import Facts
@@ -16,14 +15,16 @@ from headrace.record.verdict import Finding
 
 
 def trial_of(
-    run: OperateRun, operable: Operable, point: Point, number: int, repetition: int, started_at: str
+    run: OperateRun, point: Point, chain: str, number: int, repetition: int, started_at: str
 ) -> Trial:
+    """`chain`: the point's, or one of those that share its lcores."""
+    operable = run.operable
     totals, seconds = run.totals, run.log.operated.seconds
     done, sent = totals.done / seconds, totals.offered / seconds
-    intended = totals.offered + totals.unsent
+    intended = totals.offered + totals.held_back + totals.unsent
     frame = operable.frame_bytes
     return Trial(
-        chain=point.chain,
+        chain=chain,
         execution=point.execution,
         workload=point.offers[0].workload,
         direction="forward",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A load over time, how many lcores each policy had for it, and when the SLO was broken: one axis
-of time, a panel for each."""
+of time, a panel for each. Or the same of several chains, each with a load of its own."""
 
 from __future__ import annotations
 
@@ -28,23 +28,24 @@ class OperatedPoint(NamedTuple):
 
 
 class OperatedLine(NamedTuple):
-    policy: str
+    name: str  # of a policy, or of a chain
     points: tuple[OperatedPoint, ...]
 
 
 @dataclass(frozen=True)
 class OperatedCourse:
-    """`end_s`: of the last points."""
+    """`end_s`: of the last points; `loads`: each line has its own, where otherwise all have one."""
 
     lines: tuple[OperatedLine, ...]
     end_s: float
+    loads: bool = False
     kind: Literal["operated"] = "operated"
 
     def draw(self, width: float) -> str:
-        return draw(self.lines, self.end_s, width)
+        return draw(self.lines, self.end_s, width, self.loads)
 
 
-def draw(lines: Sequence[OperatedLine], end_s: float, width: float) -> str:
+def draw(lines: Sequence[OperatedLine], end_s: float, width: float, loads: bool = False) -> str:
     lines = [one for one in lines if one.points]
     if not lines:
         return ""
@@ -54,13 +55,14 @@ def draw(lines: Sequence[OperatedLine], end_s: float, width: float) -> str:
     marks_top = lcores_top + LCORES + GAP
     bottom = marks_top + MARKS * len(lines)
     body = [
-        *_load(lines[0], x, right),
+        *_load(lines if loads else lines[:1], x, right),
         *_lcores(lines, x, right, lcores_top, end_s, narrow=width < 500),
         *_broken(lines, x, right, marks_top, end_s),
         *_seconds(x, end_s, bottom),
     ]
-    words = "; ".join(f"{one.policy}: {_words(one, end_s)}" for one in lines)
-    label = f"Load, lcores of each policy and windows that broke the SLO over time. {words}"
+    words = "; ".join(f"{one.name}: {_words(one, end_s)}" for one in lines)
+    each = "chain" if loads else "policy"
+    label = f"Load, lcores of each {each} and windows that broke the SLO over time. {words}"
     return picture(width, bottom + BELOW, label, *body)
 
 
@@ -75,16 +77,18 @@ def _mean(one: OperatedLine, end_s: float) -> float:
     return total / end_s if end_s else 0.0
 
 
-def _load(one: OperatedLine, x: Map, right: float) -> list[str]:
-    marks = covering(max(point.offered_pps for point in one.points) or 1.0, 3)
+def _load(lines: Sequence[OperatedLine], x: Map, right: float) -> list[str]:
+    every = [point for one in lines for point in one.points]
+    marks = covering(max(point.offered_pps for point in every) or 1.0, 3)
     y = linear(0.0, marks[-1], TOP + LOAD, TOP)
     scale = rate_scale(marks[-1])
     body = [text(0, 10, f"load, {scale.unit}", class_="tick")]
     body += _grid([(y(value), scale.number(value)) for value in marks], right)
-    points = [(x(point.at_s), y(point.offered_pps)) for point in one.points]
-    peak = max(one.points, key=lambda point: point.offered_pps)
+    for i, one in enumerate(lines):
+        points = [(x(point.at_s), y(point.offered_pps)) for point in one.points]
+        body.append(polyline(points, class_=f"curve thin l{i % STYLES + 1}"))
+    peak = max(every, key=lambda point: point.offered_pps)
     tip = title(f"at most {pps(peak.offered_pps)}, at {significant(peak.at_s)} s")
-    body.append(polyline(points, class_="curve thin l1"))
     body.append(rect(LEFT, TOP, right - LEFT, LOAD, tip, class_="hover"))
     return body
 
@@ -120,7 +124,7 @@ def _lcores(
 def _means(lines: Sequence[OperatedLine], right: float, top: float, end_s: float) -> list[str]:
     body = []
     for i, one in enumerate(lines):
-        mean = f"{significant(_mean(one, end_s))} {one.policy}"
+        mean = f"{significant(_mean(one, end_s))} {one.name}"
         at = top + 10 + i * 15
         name = shorten(mean, 98, 12.5)
         body.append(text(right + 9, at, name, class_=f"name l{i % STYLES + 1}"))
@@ -134,14 +138,14 @@ def _broken(
     body = [text(0, top - 12, "windows that broke the SLO", class_="tick")]
     for i, one in enumerate(lines):
         row = top + i * MARKS
-        name = shorten(one.policy, LEFT - 10, 12.5)
+        name = shorten(one.name, LEFT - 10, 12.5)
         body.append(text(LEFT - 8, row + 13, name, class_="tick", text_anchor="end"))
         body.append(rect(LEFT, row + 3, right - LEFT, MARKS - 6, class_="bore"))
         ends = [*(point.at_s for point in one.points[1:]), end_s]
         for point, end in zip(one.points, ends, strict=True):
             if point.broken:
                 wide = max(1.5, x(end) - x(point.at_s))
-                tip = title(f"{one.policy}, {significant(point.at_s)} s: {point.broken} windows")
+                tip = title(f"{one.name}, {significant(point.at_s)} s: {point.broken} windows")
                 at = x(point.at_s)
                 body.append(rect(at, row + 3, wide, MARKS - 6, tip, class_="broken"))
     return body
