@@ -19,6 +19,7 @@ from headrace.ground.kubernetes.cut import TESTER, Wire
 from headrace.ground.kubernetes.engine_manifests import ENGINE
 from headrace.ground.kubernetes.engine_start import CONTROL, PLAN
 from headrace.ground.kubernetes.places import PLACE, place_in
+from headrace.ground.kubernetes.threads import PodThreads
 from headrace.ground.kubernetes.tunnel import Tunnel
 from headrace.ground.kubernetes.waiting import TOLD_S, ended_within, killed
 from headrace.ground.kubernetes.words import told_by
@@ -42,13 +43,6 @@ _CONTROL_COMMAND = (
     f"until [ -S {CONTROL} ] && socat -t 300 - UNIX-CONNECT:{CONTROL} 2>/dev/null; do "
     "sleep 0.05; done",
 )  # fmt: skip
-# Each thread's CPUs, and what it ran and waited (ns); then the node's CPUs.
-_SCHEDULED = (
-    "sh", "-c",
-    "for t in /proc/[0-9]*/task/[0-9]*; do [ -r $t/schedstat ] && "
-    "echo ${t##*/} $(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' $t/status) "
-    "$(cat $t/schedstat); done; cat /proc/stat",
-)  # fmt: skip
 _TICK_NS = 10_000_000
 _FRAMES_MOST = 64  # of an engine's words that are looked at in one go
 
@@ -62,6 +56,7 @@ class PodEngine:
         self.cluster, self.namespace, self.pod, self.node = cluster, namespace, pod, node
         self.first = first
         self.control: Control | None = None
+        self.threads: PodThreads | None = None
         self._stream: CommandStream | None = None  # the engine's: how it ended, its last words
         self._tunnel: Tunnel | None = None
         self._words = b""
@@ -112,6 +107,7 @@ class PodEngine:
             self.control.receive("info")
         except ControlLost:
             raise self.last_words() from None
+        self.threads = PodThreads(self.cluster, self.namespace, self.pod, ENGINE)
 
     def ended(self) -> bool:
         if self._stream is None:
@@ -157,7 +153,13 @@ class PodEngine:
 
     def scheduled(self, number: int) -> Snapshot:
         """`number`: threads of different pods may have one number."""
-        text = self.execute(*_SCHEDULED)
+        assert self.threads is not None
+        try:
+            text = self.threads.read()
+        except HeadraceError:
+            if (why := self._over(TOLD_S)) is not None:
+                raise EngineDied(why) from None
+            raise
         with told_by(self.pod, "what its threads ran"):
             return snapshot_in(text, number, self.first)
 
@@ -171,6 +173,9 @@ class PodEngine:
                 time.sleep(_LOOK_S)
             self.control.close()
             self.control = None
+        if self.threads is not None:
+            self.threads.close()
+            self.threads = None
         if self._tunnel is not None:
             self._tunnel.close()
             self._tunnel = None
@@ -180,7 +185,7 @@ class PodEngine:
 
 
 def snapshot_in(text: str, number: int, first: int = 0) -> Snapshot:
-    """`text`: what _SCHEDULED says. `first`: what its node's CPUs are counted from."""
+    """`text`: what PodThreads says. `first`: what its node's CPUs are counted from."""
     threads: dict[int, Thread] = {}
     stolen: dict[int, int] = {}
     for line in text.splitlines():

@@ -14,6 +14,7 @@ from headrace.ground.appliances.addressing import ContainerLayout, ContainerNode
 from headrace.ground.kubernetes.engine_pods import PodEngine
 from headrace.ground.kubernetes.places import place_in
 from headrace.ground.kubernetes.pods import PodGraph
+from headrace.ground.kubernetes.threads import PodThreads
 from headrace.host.cluster import Cluster
 
 LONG = "9" * 5000  # Python reads no number of so many digits
@@ -31,6 +32,14 @@ class Saying(Cluster):
         given: bytes | None = None, timeout_s: float = 120.0,
     ) -> subprocess.CompletedProcess[str]:  # fmt: skip
         return subprocess.CompletedProcess(list(command), 0, self.text, "")
+
+
+class Telling(PodThreads):
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def read(self) -> str:
+        return self.text
 
 
 INTERFACE = NodeInterface("up", 0, "10.0.0.1", "net1")
@@ -87,6 +96,7 @@ def test_counts_that_no_kernel_gives(text: str) -> None:
 @pytest.mark.parametrize("text", ["7 0 x y", f"7 {LONG} 1 1", "cpux 1 2 3 4 5 6 7 8 9"])
 def test_threads_that_no_kernel_has(text: str) -> None:
     engine = PodEngine(Saying(text), "n", "vnf1", "node1")
+    engine.threads = Telling(text)
     with pytest.raises(HeadraceError, match=r"^pod vnf1: what its threads ran is not as"):
         engine.scheduled(0)
 
