@@ -73,7 +73,7 @@ def passed(switch: KernelBridge, frame: int, pps: float) -> tuple[Sent, int, int
     return sent, carried, vnf[1].rx_capped - vnf[0].rx_capped
 
 
-@pytest.mark.parametrize(("frame", "gbps"), [(64, 0.0005), (1518, 0.01)])
+@pytest.mark.parametrize(("frame", "gbps"), [(64, 0.0005), (1518, 0.01), (1518, 0.1)])
 def test_a_licence_is_what_the_bridge_lets_through(tmp_path: Path, frame: int, gbps: float) -> None:
     """The known answer: the rate's frames of layer 1, and a bucket and a queue beside."""
     if refusal := netns_refusal():
@@ -90,7 +90,7 @@ def test_a_licence_is_what_the_bridge_lets_through(tmp_path: Path, frame: int, g
     finally:
         ledger.undo()
     assert not list(Path("/run/netns").glob(f"{switch.namespace_of('')}*"))
-    if sent.pause_s > BUCKET_S or sent.frames < 2 * limit_pps * sent.seconds:
+    if sent.pause_s > BUCKET_S or sent.frames < 1.3 * limit_pps * sent.seconds:
         pytest.skip(f"the machine kept the sender from its CPU, for {sent.pause_s:.3f} s at a time")
     pps = (carried - QUEUE - limit_pps * BUCKET_S) / sent.seconds
     assert pps == pytest.approx(limit_pps, rel=CLOSE) and capped
