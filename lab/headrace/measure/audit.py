@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from headrace.record.account import Account
+from headrace.record.counters import WIDTH_LIMIT
 from headrace.record.facts import Facts, LcoreTime
 from headrace.record.verdict import Audit, Finding, Verdict
 
@@ -24,7 +25,6 @@ PREEMPTION_LIMIT = 1e-3  # of the duration, when packets were lost;
 PREEMPTION_LATENCY_LIMIT = 0.05  # or when none were: the latencies have that waiting in them
 OTHERS_LIMIT = 0.3  # CPUs taken by others, where the load has no CPU of its own
 OVER_LIMIT = 1.02  # of an lcore's time, busy; readings of it are not of one instant
-WIDTH_LIMIT = 2.8  # of four; a core to itself does 3.5 and more, beside a busy hyperthread 2
 PACE_LIMIT = 1.1  # TSC cycles for what takes one cycle of a core at its base frequency
 
 # What may have lost packets that the chain did not: a search repeats such a trial.

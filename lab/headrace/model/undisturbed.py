@@ -19,7 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.model.lines_between import commonest, in_state, smoothed
-from headrace.record.counters import LINE_BURST, LINE_SPREAD, LINE_TURNS, ReplicaReading
+from headrace.record.counters import (
+    LINE_BURST,
+    LINE_SPREAD,
+    LINE_TURNS,
+    WIDTH_LIMIT,
+    ReplicaReading,
+)
 from headrace.record.estimates import CONFIDENCE, Capacity, Interval, PartCapacity
 from headrace.record.segments import Segment
 from headrace.record.slices import ReplicaSlices, Sliced, Way
@@ -38,7 +44,7 @@ LEAST = 30  # slices: fewer are no sample
 BLOCK = 10  # slices
 DRAWS = 1000
 BEST = 0.1  # of a trial's slices: in them nobody was on the other hyperthread of the core
-ALONE_LEAST = 3  # slices of one trial: fewer are no rate
+ALONE_LEAST = 5  # slices of one trial: fewer are no rate
 TURNED_AWAY = 0.05  # of what was sent, by full rings: the chain has no time left
 WIRE = "wire-"  # rings in front of a chain (engine/plan_compiler.py)
 _TURNS = ("turns", "turn_packets", "turn_packets_squared", "turn_cycles", "turn_cycles_by_packets")
@@ -173,12 +179,12 @@ def _held(one: ReplicaSlices) -> Mask:
 
 def _shared(one: ReplicaSlices) -> Mask:
     """The slices that begin or end with a core that does a fifth fewer additions at once than in
-    the best of them."""
+    the best of them, or as few as beside a busy hyperthread."""
     sampled = one["pace"] > 0  # not while it waited for room in front of it
     if not sampled.any():
         return sampled
-    width = np.where(sampled, one["pace"] / np.maximum(one["wide"], 1), np.inf)
-    narrow = width < NARROW * np.quantile(width[sampled], 1 - BEST)
+    width = np.where(sampled, 4 * one["pace"] / np.maximum(one["wide"], 1), np.inf)
+    narrow = width < max(WIDTH_LIMIT, NARROW * float(np.quantile(width[sampled], 1 - BEST)))
     narrow[1:] |= narrow[:-1].copy()
     return np.asarray(narrow)
 

@@ -28,7 +28,7 @@ from headrace.layout.gaps import Gap
 from headrace.measure.results import result
 from headrace.measure.session import Session
 from headrace.model.lines_between import WHOLE, same_state
-from headrace.model.undisturbed import MOSTLY, Alone, alone
+from headrace.model.undisturbed import ALONE_LEAST, MOSTLY, Alone, alone
 from headrace.record.counters import Counters, ReplicaReading, WorkerReading
 from headrace.record.identity import Phase
 from headrace.record.rows import Trial
@@ -103,7 +103,8 @@ class PointSample:
     sent_pps: float = 0.0  # by the source
     # TSC cycles of a line that another lcore wrote; None: not measured, or it changed meanwhile.
     line: float | None = None
-    moved: bool = False  # an lcore, by the hypervisor, while it was taken
+    # An lcore, by the hypervisor, while it was taken; or hardly any slice of it was left alone.
+    moved: bool = False
 
     @property
     def lcores(self) -> frozenset[int]:
@@ -313,8 +314,12 @@ def sample(up: RunningPoint, seconds: float, rate_pps: float = 0.0) -> PointSamp
     layout's doing."""
     slices: list[Sliced] = []
     trial = up.trial(seconds, rate_pps, slices=slices)
-    seen = [one for each in slices if (one := alone(each, SINK)) is not None]
-    return sampled(trial, seen[0] if seen and not rate_pps else None)
+    if rate_pps or not slices:
+        return sampled(trial)
+    seen = alone(slices[0], SINK)
+    one = sampled(trial, seen)
+    many = max(each["ref"].size for each in slices[0].replicas) >= 2 * ALONE_LEAST
+    return replace(one, moved=True) if seen is None and many else one
 
 
 def sampled(trial: Trial, seen: Alone | None = None) -> PointSample:

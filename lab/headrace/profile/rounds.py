@@ -20,6 +20,7 @@ T = TypeVar("T")
 # What a poll costs once shows where there is a quarter of the load.
 SLOW = 0.25
 _MET, _COLD_S, _COLD_MOST_S = 2, 0.1, 0.5
+_MORE = 3  # trials of a start, while all that it has were disturbed
 _AGAIN = 6  # rounds, of the cases that lack samples; two for each repetition that was asked for
 
 
@@ -118,7 +119,12 @@ def _measure(bench: Bench, case: Case, count: int) -> None:
     """Rings wait: the slowest lcore sets the rate of all, and nothing is thrown away."""
     with points.running(bench, case.one, "apart", wait=True) as up:
         points.warm_up(up)
-        case.samples += full_load(up, max(case.least, count))
+        samples = full_load(up, max(case.least, count))
+        for _ in range(_MORE):
+            if not all(one.moved for one in samples):
+                break
+            samples += full_load(up, 1)
+        case.samples += samples
         if not case.throughput_pps:
             name = case.one.experiment.study.name
             raise HeadraceError(f"{name}: no packet comes through the chain, so it has no cost")

@@ -3,23 +3,26 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.engine.plan_compiler import SINK
 from headrace.ground.inline import EnginePoint
 from headrace.layout.layout import Layout
 from headrace.profile import point as points
 from headrace.profile import rounds, verified
-from headrace.profile.point import Bench, PointSample
+from headrace.profile.point import Bench, PointSample, RunningPoint
 from headrace.profile.rounds import Case, alternating, covering, shares
 from headrace.profile.verified import ReferenceRun, Verified
-from headrace.record.counters import WorkerReading
+from headrace.record.counters import Counters, WorkerReading
+from headrace.record.slices import ReplicaSlices, Sliced
 from headrace.spec.plan import ChainPlan, LayoutPlan, Reference
 
 
@@ -166,6 +169,52 @@ def test_a_start_has_at_least_so_many_trials(
     case = Case(cast(EnginePoint, None), less=(), least=least)
     rounds.measure(bench_of(count), [case], 1)
     assert len(case.samples) == trials
+
+
+def test_a_start_whose_trials_were_all_disturbed_has_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another start takes five times as long as another trial."""
+    left = [sample(1e6, 78, 0, 1, moved=moved) for moved in (True, True, False, False)]
+    starts: list[int] = []
+
+    def running(*_args: object, **_options: object) -> AbstractContextManager[None]:
+        starts.append(1)
+        return nullcontext()
+
+    monkeypatch.setattr(points, "running", running)
+    monkeypatch.setattr(points, "warm_up", lambda _up: None)
+    monkeypatch.setattr(rounds, "full_load", lambda _up, n: [left.pop(0) for _ in range(n)])
+    case = Case(cast(EnginePoint, None), less=())
+    rounds.measure(bench_of(1), [case], 1)
+    assert len(starts) == 1 and len(left) == 1
+    assert [one.moved for one in case.samples] == [False]
+
+
+@pytest.mark.parametrize(
+    ("slices", "held", "moved"), [(19, 13, False), (19, 14, True), (9, 9, False)]
+)
+def test_a_trial_that_was_hardly_left_alone_is_no_sample(
+    slices: int, held: int, moved: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of such trials whole, a layout of 12 to 14 Mpps carried 7.8, as another guest was on its
+    core's other hyperthread. Of fewer than ten slices nothing is said."""
+    one = ReplicaSlices(
+        SINK, 0, 0, 2_000_000_000, 256,
+        {
+            "end": 2e7 * np.arange(1.0, slices + 1), "ref": np.full(slices, 2e7),
+            "pauses": np.where(np.arange(slices) < held, 4e6, 0.0), "kept_us": np.zeros(slices),
+            "packets": np.full(slices, 1e5), "ops": np.full(slices, 2e7),
+            "pace": np.full(slices, 160.0), "wide": np.full(slices, 170.0),
+            "line": np.full(slices, 78.0),
+        },
+    )  # fmt: skip
+
+    class Up:
+        def trial(self, _seconds: float, _rate: float, slices: list[Sliced]) -> None:
+            slices.append(Sliced(0.0, (), Counters(tsc_hz=2_000_000_000), (one,)))
+
+    taken = sample(1e6, 78, 0, 1)
+    monkeypatch.setattr(points, "sampled", lambda _trial, _seen=None: taken)
+    assert points.sample(cast(RunningPoint, Up()), 0.2).moved is moved
 
 
 def test_a_layout_that_is_the_reference_is_started_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,6 +80,8 @@ class FastpathReading(Record):
         return self.cycles / self.cycles_packets if self.cycles_packets else None
 
 
+# Additions at once, of four: a core to itself does 3.5 and more, beside a busy hyperthread 2.
+WIDTH_LIMIT = 2.8
 LINE_TURNS = 100  # fewer tell no line,
 
 
