@@ -195,7 +195,7 @@ def test_a_start_whose_trials_were_all_disturbed_has_more(monkeypatch: pytest.Mo
 def test_a_trial_that_was_hardly_left_alone_is_no_sample(
     slices: int, held: int, moved: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of such trials whole, a layout of 12 to 14 Mpps carried 7.8, as another guest was on its
+    """A layout of 12 to 14 Mpps carried 7.8 by such trials, as another guest was on its
     core's other hyperthread. Of fewer than ten slices nothing is said."""
     one = ReplicaSlices(
         SINK, 0, 0, 2_000_000_000, 256,
