@@ -67,10 +67,10 @@ class ChainOnShared:
         if not np.array_equal(usable, self.laid):
             lcores = tuple(int(one) for one in np.flatnonzero(usable))
             whole = even(situation.now, lcores, situation.packets(), usable)
-            self.laid = usable.copy()
+            begins, self.laid = not self.laid.any(), usable.copy()
             first = metered.begin(situation, whole, level, dearer)
             before, moved = situation.now.lcores, self.plant.act(first)
-            if moved or lcores != before:
+            if moved or not begins:
                 wanted = WantedStep(first, self.why, lcores=len(lcores))
                 self.tally.step(seen, len(before), moved, wanted)
         elif metered.target is not None:

@@ -93,6 +93,17 @@ def test_a_chain_that_needs_little_leaves_the_rest_whatever_its_weight() -> None
     assert lcores == pytest.approx(2, rel=0.01)
 
 
+def test_another_part_of_the_same_lcore_is_a_step_though_nothing_moves() -> None:
+    """Two chains on one lcore, from 0.05 to 3 Mpps each: from a tenth to two thirds and a third."""
+    jump = [(0.0, 0.05e6), (1.0, 0.05e6), (1.001, 3e6), (2.0, 3e6)]
+    for name, run in shared({"a": jump, "b": jump}, {"a": 2, "b": 1}, 1).items():
+        step = run.log.decisions[-1]
+        assert step.at_s == pytest.approx(1.01) and step.moved == 0
+        share = {"a": "0.667", "b": "0.333"}[name]
+        assert step.why == f"it needs 1 lcores, and {share} of 1 are its share"
+        assert run.log.course[-1].lcores == pytest.approx(float(share), abs=1e-3)
+
+
 # One has its peak while the other has none.
 APART: Loads = {
     "a": [(0.0, 0.6e6), (2.0, 0.6e6), (2.1, 2.4e6), (4.0, 2.4e6), (4.1, 0.6e6), (10.0, 0.6e6)],
