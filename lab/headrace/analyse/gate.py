@@ -135,8 +135,10 @@ def judge_pairs(pairs: Iterable[PairedResults], conditions: Sequence[Condition])
             name = name_of(one.key)
             capacity = None if one.capacity is None else one.capacity.paired
             if condition.takes("throughput"):
-                told = _interval(one.paired, one.why, condition.limit)
-                judged.append(_judged(name, condition, "throughput", *told))
+                state, text = _interval(one.paired, one.why, condition.limit)
+                if one.paired is not None and one.doubted:
+                    text += f"; the audit doubts {one.doubted} of {one.paired.pairs} pairs"
+                judged.append(_judged(name, condition, "throughput", state, text))
             if condition.metric == "capacity" or (capacity and condition.takes("capacity")):
                 told = _interval(capacity, "a side has none", condition.limit)
                 judged.append(_judged(name, condition, "capacity", *told))

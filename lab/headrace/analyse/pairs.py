@@ -26,6 +26,7 @@ class PairedCapacities(Record):
 
 class PairedResults(Record):
     """A result of both sides. `paired`: b over a, of rates; None: they cannot be compared, and why.
+    `doubted`: pairs in which the audit does not trust a rate, which may be the machine's then.
     `capacity`: the same of capacities; None: fewer than two pairs of repetitions have both."""
 
     key: ResultKey  # with the chain's name as both have it
@@ -33,6 +34,7 @@ class PairedResults(Record):
     b_pps: float
     paired: Paired | None = None
     why: str = ""
+    doubted: int = 0
     capacity: PairedCapacities | None = None
 
 
@@ -69,6 +71,7 @@ def pair_results(key: ResultKey, a: Sequence[Result], b: Sequence[Result]) -> Pa
         key=key,
         a_pps=statistics.median(one.throughput_pps for one in a),
         b_pps=statistics.median(one.throughput_pps for one in b),
+        doubted=sum(not (x.audit.trusted and y.audit.trusted) for x, y in pairs),
         capacity=_capacities(pairs),
     )
     if bound := {one.audit.verdict for pair in pairs for one in pair} & {

@@ -58,7 +58,8 @@ def sentence(compared: Comparison) -> str:
         who = {**_JUDGED, "tie": "a and b tie", "unknown": "Which is faster is not known"}
         ratio = f"{paired.ratio.value:.3f} ± {paired.ratio.half:.3f}"
         pairs = plural(paired.pairs, "pair")
-        return f"{who[paired.verdict]}: {by} is {ratio} times a's ({pairs}, 95 %)."
+        text = f"{who[paired.verdict]}: {by} is {ratio} times a's ({pairs}, 95 %)."
+        return text if one.capacity is not None or not one.doubted else f"{text} {_doubts(one)}."
     count = Counter(paired.verdict for _, paired in known)
     parts = []
     for verdict, word in (("faster", "faster"), ("slower", "slower")):
@@ -72,7 +73,15 @@ def sentence(compared: Comparison) -> str:
         parts.append(f"not known to be faster or slower in {count['unknown']}")
     if rest := len(told) - len(known):
         parts.append(f"not to be compared in {rest}")
-    return f"Of {len(told)} results b is {', '.join(parts)}."
+    text = f"Of {len(told)} results b is {', '.join(parts)}."
+    if doubted := sum(one.capacity is None and one.doubted > 0 for one, _ in known):
+        text += f" The audit doubts rates of {doubted} of them."
+    return text
+
+
+def _doubts(one: PairedResults) -> str:
+    assert one.paired is not None  # nothing is doubted of what is not told
+    return f"The audit doubts a rate in {one.doubted} of {plural(one.paired.pairs, 'pair')}"
 
 
 def _first(one: PairedResults) -> Paired | None:
@@ -106,7 +115,11 @@ def _rows(one: PairedResults) -> Iterator[Row]:
     name, capacity = name_of(one.key), one.capacity
     if capacity is not None:
         yield _row(name, "capacity", capacity.a_pps, capacity.b_pps, capacity.paired, "")
-    yield _row(name, "rate", one.a_pps, one.b_pps, one.paired, one.why)
+    row = _row(name, "rate", one.a_pps, one.b_pps, one.paired, one.why)
+    if one.paired is not None and one.doubted:
+        judged = f"{row.cells[-1]}; the audit doubts {one.doubted} of {one.paired.pairs}"
+        row = Row((*row.cells[:-1], judged), doubtful=True)
+    yield row
 
 
 def _row(name: str, of: str, a: float, b: float, paired: Paired | None, why: str) -> Row:

@@ -18,7 +18,9 @@ PAIRS = {
 }
 
 
-def result(rate: str | None, capacity: str | None = None, execution: str = "rtc") -> PairedResults:
+def result(
+    rate: str | None, capacity: str | None = None, execution: str = "rtc", doubted: int = 0
+) -> PairedResults:
     known = None
     if capacity is not None:
         known = PairedCapacities(a_pps=2e6, b_pps=3e6, paired=over("b", "a", PAIRS[capacity]))
@@ -30,6 +32,7 @@ def result(rate: str | None, capacity: str | None = None, execution: str = "rtc"
         b_pps=1.2e6,
         paired=None if rate is None else over("b", "a", PAIRS[rate]),
         why="" if rate else "a result is generator-bound",
+        doubted=doubted,
         capacity=known,
     )
 
@@ -47,6 +50,18 @@ def test_the_sentence_goes_by_capacity_where_there_is_one() -> None:
     assert wide.startswith("Which is faster is not known: ndr is 0.995 ± ")
     assert sentence(compared(result(None))).endswith("cannot be told: a result is generator-bound.")
     assert sentence(compared()).startswith("Nothing to compare")
+
+
+def test_what_the_audit_doubts_is_said_where_rates_are_judged() -> None:
+    doubted = result("slower", doubted=1)
+    told = sentence(compared(doubted))
+    assert told.endswith("(2 pairs, 95 %). The audit doubts a rate in 1 of 2 pairs.")
+    assert "doubts" not in sentence(compared(result("slower", "faster", doubted=1)))
+    several = sentence(compared(doubted, result("tie"), result("tie", "tie", doubted=2)))
+    assert several.endswith(" The audit doubts rates of 1 of them.")
+    [table] = [block for block in section(compared(doubted)).blocks if isinstance(block, Table)]
+    [row] = table.lines
+    assert row.doubtful and row.cells[-1] == "b is slower; the audit doubts 1 of 2"
 
 
 def test_several_results_are_counted() -> None:
