@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 from headrace.errors import HeadraceError
+from headrace.host.iproute2 import ip
 from headrace.host.ledger import Ledger
-from headrace.host.sriov import ip
 from headrace.record.frozen import Record
 
 _NAMESPACES = Path("/run/netns")

@@ -8,21 +8,19 @@ before it is done: functions that a run made are removed, others go back as they
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import BadInput, HeadraceError
+from headrace.host.iproute2 import ip
 from headrace.host.ledger import Ledger
 from headrace.host.server.nics import nics
 from headrace.host.server.sysfs import link_name, number, text
 
 _PCI = Path("sys/bus/pci")
 _APPEAR_S = 10.0
-_TIMEOUT_S = 30
 VFIO = "vfio-pci"
 
 
@@ -303,21 +301,3 @@ def _appear(look: Callable[[], str | None]) -> str | None:
     while (device := look()) is None and time.monotonic() < deadline:
         time.sleep(0.05)
     return device
-
-
-def ip(*arguments: str) -> str:
-    tool = shutil.which("ip") or "/sbin/ip"
-    try:
-        done = subprocess.run(
-            [tool, *arguments],
-            capture_output=True,
-            errors="replace",
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
-    except OSError:
-        raise HeadraceError("ip: not found; install it (`apt-get install iproute2`)") from None
-    if done.returncode:
-        words = (done.stderr.strip() or "failed").splitlines()[0]
-        raise HeadraceError(f"ip {' '.join(arguments[:4])}: {words}")
-    return done.stdout

@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Iterable
 from typing import Literal
 
 from headrace.errors import HeadraceError
 from headrace.host import netlink
+from headrace.host.iproute2 import tc
 
-_TIMEOUT_S = 30
 _ROOT = 0xFFFFFFFF  # TC_H_ROOT, linux/pkt_sched.h
 _WIRE_BYTES = 24  # FCS, preamble and gap, which no frame in the kernel's memory has
 # Every packet, in the order in which kernels are likely to have it: matchall, u32, classic BPF.
@@ -26,7 +24,7 @@ Verb = Literal["mirror", "redirect"]
 def send_all(device: str, hooks: Iterable[str], verb: Verb, to: str) -> None:
     """Has each packet at these hooks of a device (ingress, egress) go to another device: a copy, or
     the packet itself."""
-    _tc("qdisc", "replace", "dev", device, "clsact")
+    tc("qdisc", "replace", "dev", device, "clsact")
     for hook in hooks:
         _send_all(device, hook, verb, to)
 
@@ -35,7 +33,7 @@ def _send_all(device: str, hook: str, verb: Verb, to: str) -> None:
     error = ""
     for classifier in _ALL:
         try:
-            _tc("filter", "add", "dev", device, hook, "protocol", "all", "pref", "10", *classifier,
+            tc("filter", "add", "dev", device, hook, "protocol", "all", "pref", "10", *classifier,
                 "action", "mirred", "egress", verb, "dev", to)  # fmt: skip
             return
         except HeadraceError as failure:
@@ -46,10 +44,10 @@ def _send_all(device: str, hook: str, verb: Verb, to: str) -> None:
 def limit_sending(device: str, rate_bps: int, bucket_bytes: int, frames: int) -> None:
     """Lets a device send so many bits of layer 1 per second and no more (tc-tbf(8)); `frames` wait
     for it, and what finds no room among them is dropped."""
-    _tc("qdisc", "replace", "dev", device, "root", "handle", "1:", "tbf", "rate", f"{rate_bps}bit",
+    tc("qdisc", "replace", "dev", device, "root", "handle", "1:", "tbf", "rate", f"{rate_bps}bit",
        "burst", f"{bucket_bytes}b", "overhead", str(_WIRE_BYTES),
        "limit", str(bucket_bytes))  # fmt: skip
-    _tc("qdisc", "replace", "dev", device, "parent", "1:1", "handle", "2:", "pfifo",
+    tc("qdisc", "replace", "dev", device, "parent", "1:1", "handle", "2:", "pfifo",
        "limit", str(frames))  # fmt: skip
 
 
@@ -63,17 +61,3 @@ def dropped() -> dict[str, int]:
             if qdisc["parent"] == _ROOT and qdisc["index"] in names
             for stats in [qdisc.get_attr("TCA_STATS2")]
         }
-
-
-def _tc(*arguments: str) -> None:
-    program = shutil.which("tc") or "/sbin/tc"
-    try:
-        done = subprocess.run(
-            [program, *arguments],
-            capture_output=True, errors="replace", timeout=_TIMEOUT_S, check=False,
-        )  # fmt: skip
-    except OSError:
-        raise HeadraceError("tc: not found; install it (`apt-get install iproute2`)") from None
-    if done.returncode:
-        words = (done.stderr.strip() or "failed").splitlines()[0]
-        raise HeadraceError(f"tc {arguments[0]} {arguments[1]}: {words}")

@@ -38,7 +38,7 @@ _LATENCIES = (
 )  # fmt: skip
 
 
-REPLICAS_PRICED = 2  # at once, when costs were taken
+_REPLICAS_PRICED = 2  # at once, when costs were taken
 
 
 def document(plans: Sequence[ChainPlan]) -> Document:
@@ -144,7 +144,7 @@ def _many_replicas(plan: ChainPlan) -> str:
     several = [
         _NAMES[one.role]
         for one in plan.layouts
-        if any(len(segment.lcores) > REPLICAS_PRICED for segment in one.segments)
+        if any(len(segment.lcores) > _REPLICAS_PRICED for segment in one.segments)
     ]
     if not several:
         return ""

@@ -14,10 +14,10 @@ from headrace.engine.counts import EngineCounts
 from headrace.engine.link_counts import DeviceCounts, PortCounts
 from headrace.errors import HeadraceError
 from headrace.host import netlink
+from headrace.host.iproute2 import ip
 from headrace.host.ledger import Ledger
 from headrace.host.plumbing import KernelInterface
 from headrace.host.settings import Setting
-from headrace.host.sriov import ip
 from headrace.spec.document import Document, PathKey
 from headrace.spec.testbed import Device, Testbed
 
