@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise, permutations
 
 from headrace.analyse.diagnosis import Diagnosis, Weight
-from headrace.analyse.pairs import pair_results
+from headrace.analyse.pairs import PairedResults, pair_results
 from headrace.analyse.rule_evidence import Evidence
 from headrace.analyse.rules_kernel import MIN_PACKETS
 from headrace.analyse.rules_machine import THROTTLED
-from headrace.analyse.summary import ResultKey, key_of, summarise
+from headrace.analyse.summary import key_of, summarise
 from headrace.analyse.units import percent, plural
 from headrace.record.estimates import Paired
 from headrace.record.pods import PodPlace
@@ -127,8 +127,9 @@ def rights(e: Evidence) -> Iterator[Diagnosis]:
             theirs = [r for r in e.results if key_of(r) == key]
             if not _in_turn(one.results, theirs):
                 continue  # what the machine did meanwhile would be the pods'
-            if (pair := pair_results(one.key, theirs, one.results).paired) is not None:
-                yield _price(e, confined.point, privileged.point, one.key, pair)
+            pair = pair_results(one.key, theirs, one.results)
+            if pair.paired is not None:
+                yield _price(e, confined.point, privileged.point, pair, pair.paired)
 
 
 def _by_rights(points: Sequence[PointRow]) -> Iterator[tuple[PointRow, PointRow]]:
@@ -145,7 +146,9 @@ def _in_turn(ours: Sequence[Result], theirs: Sequence[Result]) -> bool:
     return all(one != other for (_, one), (_, other) in pairwise(each))
 
 
-def _price(e: Evidence, confined: str, privileged: str, key: ResultKey, pair: Paired) -> Diagnosis:
+def _price(
+    e: Evidence, confined: str, privileged: str, results: PairedResults, pair: Paired
+) -> Diagnosis:
     ratio = pair.ratio
     text = (
         f"pods without rights ({confined}) carry {percent(1 - ratio.value, 2)} less than "
@@ -161,10 +164,13 @@ def _price(e: Evidence, confined: str, privileged: str, key: ResultKey, pair: Pa
         f"{ratio.value:.3f} times as much (95 %: {ratio.low:.3f} to {ratio.high:.3f}), "
         f"{plural(pair.pairs, 'pair')} of repetitions"
     ]
+    if results.doubted:
+        of = plural(pair.pairs, "pair")
+        evidence.append(f"the audit doubts a rate in {results.doubted} of {of}")
     own = [
         pod
         for name, pods in e.pods.items()
-        if name == f"{key.execution}, {confined}"
+        if name == f"{results.key.execution}, {confined}"
         for pod in pods.values()
     ]
     held = {pod.store_bypass for pod in own} & set(_HELD)

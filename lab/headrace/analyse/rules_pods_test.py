@@ -143,6 +143,14 @@ def test_a_price_that_pairs_do_not_show_is_none() -> None:
     assert priced([0.88, 0.89, 0.9], goal="fixed") == []  # a load that was given was carried
 
 
+def test_pairs_of_which_the_audit_doubts_a_rate_are_told() -> None:
+    """They may be the machine's: an lcore that others have for a part of the time."""
+    [doubted] = priced([0.88, 0.89, 0.9], "suspect")
+    assert doubted.evidence[1:] == ("the audit doubts a rate in 3 of 3 pairs",)
+    [trusted] = priced([0.88, 0.89, 0.9])
+    assert trusted.evidence == doubted.evidence[:1]
+
+
 def test_loads_that_wait_for_stores_are_named() -> None:
     """Words of the kernel's fs/proc/array.c; what all threads of a node have is no pod's."""
     [one] = priced([0.88, 0.89, 0.9], store_bypass="thread force mitigated")
