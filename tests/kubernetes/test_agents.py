@@ -39,6 +39,7 @@ warmup: 0.2 s
 collect: {{period: 0.5, trace: 0.1}}
 ground: {{kubernetes: {{cpus: 0, pod_cpus: {{tester: 1}}, nodes: node1, agent: {image}}}}}
 """
+WITHIN = "--timeout=120s"  # of its own accord kubectl waits for 30
 # A pod that a restricted namespace takes, and agents that it does not.
 FORBIDDEN = """
 import json, sys, time
@@ -119,16 +120,17 @@ def test_engines_are_read_by_their_pods(
 def test_a_namespace_that_forbids_them_is_quoted(
     cluster: OwnCluster, own_image: str, tmp_path: Path
 ) -> None:
+    container = {"name": "c", "image": own_image, "command": ["sleep", "600"]}
     pod = {
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "restricted"},
-        "spec": {"containers": [{"name": "c", "image": own_image, "command": ["sleep", "99"]}]},
+        "spec": {"terminationGracePeriodSeconds": 0, "containers": [container]},
     }  # fmt: skip
     (tmp_path / "pod.json").write_text(json.dumps(pod))
     try:
         cluster.kubectl("create", "namespace", "restricted")
         cluster.kubectl("wait", "-n", "restricted", "--for=create", "serviceaccount/default")
         cluster.kubectl("apply", "-f", tmp_path / "pod.json")
-        cluster.kubectl("wait", "-n", "restricted", "--for=condition=Ready", "pod/p")
+        cluster.kubectl("wait", "-n", "restricted", "--for=condition=Ready", "pod/p", WITHIN)
         label = "pod-security.kubernetes.io/enforce=restricted"
         cluster.kubectl("label", "namespace", "restricted", label)
         done = cluster.run(sys.executable, "-c", FORBIDDEN, own_image)
@@ -138,4 +140,4 @@ def test_a_namespace_that_forbids_them_is_quoted(
         assert 'violates PodSecurity "restricted:latest": host namespaces' in why
         assert seconds < 60
     finally:
-        cluster.kubectl("delete", "namespace", "restricted", "--timeout=60s")
+        cluster.kubectl("delete", "namespace", "restricted", WITHIN)

@@ -155,6 +155,21 @@ def running(kubectl: Kubectl, pod: str) -> None:
             time.sleep(0.5)
 
 
+def looked(kubectl: Kubectl, pod: str) -> None:
+    """Returns once the kubelet has looked whether it is ready, and told that it is not, again."""
+    fields = f"--field-selector=reason=Unhealthy,involvedObject.name={pod}"
+    told = ("get", "events", "-n", OWN_NAMESPACE, fields, "-o", "jsonpath={.items[*].count}")
+    before = None
+    deadline = time.monotonic() + 60
+    while True:
+        counted = sum(map(int, kubectl(*told).split()))
+        before = counted if before is None else before
+        if counted > before:
+            return
+        assert time.monotonic() < deadline, kubectl("get", "events", "-n", OWN_NAMESPACE)
+        time.sleep(0.5)
+
+
 @pytest.mark.usefixtures("images", "without_engines")
 @pytest.mark.parametrize("link", ["memif", "vhost-user"])
 def test_a_chain_of_engines_runs_by_its_manifests_alone(
@@ -173,7 +188,7 @@ def test_a_chain_of_engines_runs_by_its_manifests_alone(
     kubectl("apply", "-f", folder / "namespace.yaml")
     kubectl("apply", "-f", folder / "plans.yaml", "-f", tmp_path / "first.yaml")
     running(kubectl, "tester")
-    time.sleep(3)  # several looks of its probe
+    looked(kubectl, "tester")
     assert ready(kubectl) == {"tester": False}
     kubectl("apply", "-k", folder)
     kubectl("wait", "-n", OWN_NAMESPACE, "--for=condition=Ready", "pod", "--all", "--timeout=120s")

@@ -274,9 +274,7 @@ def test_a_pod_that_is_deleted_is_named(cluster: OwnCluster, tmp_path: Path) -> 
 
 def test_a_container_that_is_killed_is_named(cluster: OwnCluster, tmp_path: Path) -> None:
     spec = tmp_path / "pods.yaml"
-    spec.write_text(
-        ENGINES.replace("EXECUTION", "rtc").replace("loads: [2k]", "loads: [2k, 3k, 4k]")
-    )
+    spec.write_text(ENGINES.replace("EXECUTION", "rtc").replace("trial: 1 s", "trial: 20 s"))
     with begun(cluster, spec, tmp_path) as (process, log):
         path = "jsonpath={.status.containerStatuses[0].containerID}"
         told = cluster.kubectl("get", "pod", "-n", namespace(cluster), "vnf1", "-o", path)

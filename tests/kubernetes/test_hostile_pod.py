@@ -32,6 +32,7 @@ for command in (
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 print(json.dumps([answers, peak]))
 """
+READY = "--timeout=120s"  # of its own accord kubectl waits for 30
 MOST = "wrote more than 16777216 bytes"
 
 
@@ -50,7 +51,7 @@ def test_a_pod_that_answers_without_end_is_bounded(cluster: OwnCluster, tmp_path
         cluster.kubectl("create", "namespace", "hostile")
         cluster.kubectl("wait", "-n", "hostile", "--for=create", "serviceaccount/default")
         cluster.kubectl("apply", "-f", tmp_path / "pod.json")
-        cluster.kubectl("wait", "-n", "hostile", "--for=condition=Ready", "pod/p")
+        cluster.kubectl("wait", "-n", "hostile", "--for=condition=Ready", "pod/p", READY)
         done = cluster.run(sys.executable, "-c", ASK)
         assert done.returncode == 0, done.stderr
         answers, peak_mb = json.loads(done.stdout)
@@ -64,4 +65,4 @@ def test_a_pod_that_answers_without_end_is_bounded(cluster: OwnCluster, tmp_path
             assert seconds < 60
         assert peak_mb < 300
     finally:
-        cluster.kubectl("delete", "namespace", "hostile", "--timeout=60s")
+        cluster.kubectl("delete", "namespace", "hostile", "--timeout=120s")
