@@ -4,7 +4,7 @@ in."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -49,7 +49,7 @@ def _neighbourhoods(lcores: Sequence[int]) -> tuple[Layout, Layout, Layout]:
 class Priced:
     """Costs; `reference`: all functions in one segment on the measuring lcore, None where it was
     run in another state of the machine than they were taken in, and so tells no pace of theirs.
-    `taken`: the layouts that the costs were taken from."""
+    `taken`: the layouts that were run in that state to take them."""
 
     problem: Problem
     reference: ReferenceRun | None
@@ -80,16 +80,20 @@ def problem(
         for name, layout in layouts.items()
     }
     rounds.measure(bench, list(cases.values()), _ROUNDS)
-    runs = {name: taken.run(case.samples, layouts[name], names) for name, case in cases.items()}
+    away = {name for name, case in cases.items() if case.few(bench.lines, 1)}
+    runs = {
+        name: replace(taken.run(case.samples, layouts[name], names), away=name in away)
+        for name, case in cases.items()
+    }
     whole = cases["whole"]
     edges = taken.edges(whole.samples, experiment, bench.description)
     priced = pricing.price(names, runs, edges, lcores, bench.tsc_hz)
     if for_latency:
-        priced = _with_small_bursts(priced, cases, layouts)
+        priced = _with_small_bursts(priced, cases, layouts, away)
     _check_delivered(experiment, priced)
     _tell(priced, say)
     reference = None
-    if not whole.few(bench.lines, 1):
+    if "whole" not in away:
         reference = ReferenceRun(
             f"all functions in one segment on lcore {ends.traffic.measure}",
             whole.one,
@@ -97,7 +101,8 @@ def problem(
             points.speed(whole.samples, bench.tsc_hz),
             layouts["whole"],
         )
-    return Priced(priced, reference, frozenset(layouts.values()))
+    of_state = (layouts[name] for name in layouts if name not in away | {"half"})
+    return Priced(priced, reference, frozenset(of_state))
 
 
 def _check_delivered(experiment: Experiment, priced: Problem) -> None:
@@ -109,13 +114,16 @@ def _check_delivered(experiment: Experiment, priced: Problem) -> None:
 
 
 def _with_small_bursts(
-    priced: Problem, cases: Mapping[pricing.Run, Case], layouts: Mapping[pricing.Run, Layout]
+    priced: Problem,
+    cases: Mapping[pricing.Run, Case],
+    layouts: Mapping[pricing.Run, Layout],
+    away: Set[pricing.Run],
 ) -> Problem:
     """The same places, where a poll finds a packet, and where it finds several."""
     names = [nf.name for nf in priced.nfs]
     several: dict[pricing.Run, list[pricing.Taken]] = {
         name: [
-            taken.run(samples, layouts[name], names)
+            replace(taken.run(samples, layouts[name], names), away=name in away)
             for samples in (*(case.partial[less] for less in sorted(case.less)), case.samples)
         ]
         for name, case in cases.items()

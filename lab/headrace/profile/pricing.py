@@ -83,11 +83,13 @@ class PricedPart:
 
 @dataclass(frozen=True)
 class Taken:
-    """One run. `stages`: source, the segments, sink."""
+    """One run. `stages`: source, the segments, sink. `away`: a hypervisor had the lcores elsewhere
+    in all of it than in the others."""
 
     layout: Layout
     stages: tuple[tuple[PricedPart, ...], ...]
     sent_pps: float
+    away: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,7 @@ class _Seen:
     replicated: bool
     cycles: float
     again: bool = False
+    away: bool = False  # seen in a run that was
 
 
 def price(
@@ -114,12 +117,14 @@ def price(
 ) -> Problem:
     """`runs`: any of them; without `half` tables are as if of no size."""
     relief, crowd = _relief(len(names), runs), _crowd(runs)
-    seen = [
-        one
-        for name, taken in runs.items()
-        if name != "half"
-        for one in _seen(taken, relief, edges, crowd)
-    ]
+    seen = _of_one_state(
+        [
+            replace(one, away=taken.away)
+            for name, taken in runs.items()
+            if name != "half"
+            for one in _seen(taken, relief, edges, crowd)
+        ]
+    )
 
     def nfs(cpu: int | None) -> tuple[NfCost, ...]:
         return tuple(_nf(seen, i, name, cpu, relief[i]) for i, name in enumerate(names))
@@ -144,9 +149,22 @@ def price(
     return replace(priced, kept=_kept(priced, runs))
 
 
+def _of_one_state(seen: Sequence[_Seen]) -> list[_Seen]:
+    """Without what was seen with lcores elsewhere, where something else tells of the same: a line
+    costs four times as much there. What then lacks on one side is as far from the other as it is
+    for other functions."""
+    known = {(one.what, one.nf, one.replicated) for one in seen if not one.away}
+    return [one for one in seen if not one.away or (one.what, one.nf, one.replicated) not in known]
+
+
+def _alike(runs: Mapping[Run, Taken], one: Run, other: Run) -> bool:
+    """Both were run, and in one state of the machine: else it is that by which they differ."""
+    return one in runs and other in runs and runs[one].away == runs[other].away
+
+
 def _relief(n: int, runs: Mapping[Run, Taken]) -> list[float]:
     """What each function saves where all of its tables are half as large."""
-    if "half" not in runs:
+    if not _alike(runs, "whole", "half"):
         return [0.0] * n
     whole, half = (_work(runs[name]) for name in ("whole", "half"))
     return [min(max(0.0, whole[i] - half[i]), _RELIEF_MOST * whole[i]) for i in range(n)]
@@ -269,20 +287,11 @@ def _hop(seen: Sequence[_Seen], what: str, i: int, cpu: int | None) -> Hop:
 
     def further(replicated: bool) -> float:
         """What a packet costs more from near to apart, over the functions that were seen in
-        both."""
-        pairs = []
-        for j in {one.nf for one in seen if one.what == what}:
-            near, apart = (
-                [
-                    one.cycles
-                    for one in seen
-                    if (one.what, one.nf, one.near, one.replicated) == (what, j, side, replicated)
-                ]
-                for side in (True, False)
-            )
-            if near and apart:
-                pairs.append(median(apart) - median(near))
-        return median(pairs) if pairs else 0.0
+        both; those that have others behind them as those that have none."""
+        for of in (what, what.removeprefix("joined ")):
+            if pairs := _further(seen, of, replicated):
+                return median(pairs)
+        return 0.0
 
     def pair(replicated: bool) -> tuple[float, float] | None:
         near, apart = cost(True, replicated), cost(False, replicated)
@@ -299,9 +308,25 @@ def _hop(seen: Sequence[_Seen], what: str, i: int, cpu: int | None) -> Hop:
     return Hop(one[0], one[1], pair(True))
 
 
+def _further(seen: Sequence[_Seen], what: str, replicated: bool) -> list[float]:
+    pairs = []
+    for j in {one.nf for one in seen if one.what == what}:
+        near, apart = (
+            [
+                one.cycles
+                for one in seen
+                if (one.what, one.nf, one.near, one.replicated) == (what, j, side, replicated)
+            ]
+            for side in (True, False)
+        )
+        if near and apart:
+            pairs.append(median(apart) - median(near))
+    return pairs
+
+
 def _steer(runs: Mapping[Run, Taken]) -> float:
     """What choosing a replica adds to sending, by the source's."""
-    if "replicas" not in runs:
+    if not _alike(runs, "near", "replicas"):
         return 0.0
     [source], [plain] = runs["replicas"].stages[0], runs["near"].stages[0]
     return max(0.0, source.tx - plain.tx)
@@ -309,7 +334,7 @@ def _steer(runs: Mapping[Run, Taken]) -> float:
 
 def _crowd(runs: Mapping[Run, Taken]) -> float:
     """What each further segment beside the source adds to making a packet for replicas."""
-    if "replicas in turn" not in runs:
+    if not _alike(runs, "replicas", "replicas in turn"):
         return 0.0
     (one,), (several,) = (runs[name].stages[0] for name in ("replicas", "replicas in turn"))
     more = several.rx + several.tx - one.rx - one.tx
@@ -318,8 +343,8 @@ def _crowd(runs: Mapping[Run, Taken]) -> float:
 
 def _kept(problem: Problem, runs: Mapping[Run, Taken]) -> float:
     """The throughput over what the cycles of the busiest lcore would allow."""
+    several = [taken for name, taken in runs.items() if name != "half"]
     return median(
         taken.sent_pps * max(loads(problem, taken.layout).values()) / problem.tsc_hz
-        for name, taken in runs.items()
-        if name != "half"
+        for taken in [one for one in several if not one.away] or several
     )

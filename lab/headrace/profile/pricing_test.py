@@ -183,3 +183,39 @@ def test_who_comes_to_an_lcore_once_is_not_priced_as_who_comes_back() -> None:
     assert priced.special[1][2].rx.apart == pytest.approx(given.nfs[2].rx.apart)
     layout = Layout((2, 1), ((0,), (1,)))
     assert throughput(priced, layout) == pytest.approx(throughput(given, layout), rel=0.05)
+
+
+@pytest.mark.parametrize("away", ["whole", "near", "in turn", "odd", "from 1"])
+def test_costs_are_of_one_state_where_a_run_was_of_another(away: str) -> None:
+    """The chain in one segment could be run with lcores elsewhere only, where each line of the
+    other one costs 75 cycles more: by that run its own layout was priced 28 % below what it
+    carried."""
+    given = truth(3, crowd=25.0)
+    runs = {
+        name: ran(given, layout, 0.5 if name == "half" else 1.0)
+        for name, layout in layouts(3, (0, 1)).items()
+    }
+    runs[away] = _moved(runs[away])
+    priced = price("abc", runs, tuple(Edge(i - 1, i, 1.0) for i in range(4)), (0, 1), HZ)
+    for layout in all_layouts(given):
+        predicted, real = throughput(priced, layout), throughput(given, layout)
+        assert predicted == pytest.approx(real, rel=0.08), layout.text("abc")
+
+
+def _moved(one: Taken, line: float = 75.0) -> Taken:
+    """The same where what comes from, or goes to, another lcore costs so much more."""
+    on = [tuple(part.cpu for part in stage) for stage in one.stages]
+    stages = []
+    for at, stage in enumerate(one.stages):
+        before, after = on[at - 1] if at else (0,), on[at + 1] if at + 1 < len(on) else (1,)
+        stages.append(
+            tuple(
+                replace(
+                    part,
+                    rx=part.rx + line * (part.cpu not in before),
+                    tx=part.tx + line / 5 * (part.cpu not in after),
+                )
+                for part in stage
+            )
+        )
+    return replace(one, stages=tuple(stages), sent_pps=one.sent_pps / 1.3, away=True)

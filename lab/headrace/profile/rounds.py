@@ -21,7 +21,9 @@ T = TypeVar("T")
 SLOW = 0.25
 _MET, _COLD_S, _COLD_MOST_S = 2, 0.1, 0.5
 _MORE = 3  # trials of a start, while all that it has were disturbed
-_AGAIN = 6  # rounds, of the cases that lack samples; two for each repetition that was asked for
+# Starts of the cases that lack samples, for each case that there is; two for each repetition that
+# was asked for. By rounds of those cases one alone had five seconds, and such states last for 45.
+_AGAIN = 6
 
 
 @dataclass
@@ -73,9 +75,9 @@ def alternating(several: Sequence[T], turn: int) -> list[T]:
 
 def measure(bench: Bench, cases: Sequence[Case], rounds: int, anew: bool = True) -> None:
     """All in one state of the machine: where a hypervisor moved lcores meanwhile, what was taken
-    with them elsewhere is taken again, up to _AGAIN rounds, and left out; who asks for few
-    repetitions has fewer. `anew`: the state that by then most of the cases were measured in; else
-    that of what was measured before."""
+    with them elsewhere is taken again, as long as _AGAIN rounds of all take, and left out; who asks
+    for few repetitions has fewer. `anew`: the state that by then most of the cases were measured
+    in; else that of what was measured before."""
     before = {} if anew else bench.lines
     if anew:
         bench.mixed = False
@@ -84,12 +86,11 @@ def measure(bench: Bench, cases: Sequence[Case], rounds: int, anew: bool = True)
         for case in alternating(cases, turn):
             _measure(bench, case, count)
     bench.lines = {**covering(cases, counts[0]), **before}
-    for _ in range(min(_AGAIN, 2 * bench.repetitions)):
-        few = [case for case in cases if case.few(bench.lines, counts[0])]
-        if not few:
-            break
+    starts = min(_AGAIN, 2 * bench.repetitions) * len(cases)
+    while starts > 0 and (few := [one for one in cases if one.few(bench.lines, counts[0])]):
         for case in few:
             _measure(bench, case, counts[0])
+        starts -= len(few)
         bench.lines = {**covering(cases, counts[0]), **before}
     if any(case.few(bench.lines, 1) for case in cases):
         bench.mixed |= anew  # what is chosen among later is no cost

@@ -158,6 +158,25 @@ def test_who_asks_for_few_repetitions_does_not_wait_for_long(
     assert bench.mixed and len(notes) == 1
 
 
+def test_one_case_of_many_has_the_starts_that_all_of_them_would_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What alone lacked samples had four starts, five seconds; its costs were of another machine
+    then, in three of the first six plans, and states last for up to 45 seconds."""
+    cases = [Case(cast(EnginePoint, None), less=()) for _ in range(12)]
+    alone = cases[5]
+
+    def measured(_bench: Bench, case: Case, count: int) -> None:
+        far = case is alone and len(case.samples) < 40
+        case.samples += [sample(1e6, 340 if far else 78, 0, 1)] * count
+
+    monkeypatch.setattr(rounds, "_measure", measured)
+    bench = bench_of(2)
+    rounds.measure(bench, cases, 2)
+    assert not bench.mixed
+    assert all(s.line == 78 for case in cases for s in case.samples)
+
+
 @pytest.mark.parametrize(("least", "count", "trials"), [(1, 1, 1), (3, 1, 3), (3, 5, 5)])
 def test_a_start_has_at_least_so_many_trials(
     least: int, count: int, trials: int, monkeypatch: pytest.MonkeyPatch

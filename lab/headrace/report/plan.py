@@ -128,8 +128,8 @@ def _where(plan: ChainPlan) -> str:
         )
     if plan.mixed:
         note += (
-            " Some costs could be taken only while the hypervisor had the lcores elsewhere than "
-            "for others: predictions are of no one state of this machine."
+            " Some runs could be made only while the hypervisor had the lcores elsewhere than for "
+            "others: what no other run tells is of another state of this machine."
         )
     if away := [_NAMES[one.role] for one in plan.layouts if one.elsewhere]:
         note += (

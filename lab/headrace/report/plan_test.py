@@ -29,7 +29,7 @@ def test_costs_say_how_far_apart_the_lcores_were(line: float) -> None:
 
 def test_what_is_not_known_or_of_two_states_has_no_one_distance() -> None:
     assert "a line takes" not in page(None)
-    assert "predictions are of no one state of this machine" in page(None, mixed=True)
+    assert "what no other run tells is of another state" in page(None, mixed=True)
 
 
 @pytest.mark.parametrize(("replicas", "told"), [(1, False), (2, False), (3, True), (4, True)])

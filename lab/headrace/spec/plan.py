@@ -110,7 +110,8 @@ class ChainPlan(Spec):
     functions: tuple[FunctionCost, ...]
     source: tuple[float, float]
     sink: tuple[float, float]
-    # Some costs could be taken only while a hypervisor had the lcores elsewhere than for others.
+    # Some runs could be made only while a hypervisor had the lcores elsewhere than for others: what
+    # no other run tells is of another state.
     mixed: bool = False
     # TSC cycles of a line that the other lcore wrote, where costs were taken; None: not known.
     line_cycles: float | None = None
