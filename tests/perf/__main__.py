@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -42,6 +44,8 @@ GOALS = {"io": 1.1, "mac": 1.1, "chain": 120.0, "source": 45.0, "sink": 30.0, "f
          "watched": 1.005, "watched CPU": 0.005,
          "hostile VNF": 1.02, "hostile peer": 1.1, "hostile meanwhile": 2.2, "sweep": 10.0,
          "rights": 1.01}  # fmt: skip
+ADDED = "added"
+WHERE = ("an lcore each", "one lcore", "the source its input", ADDED)  # parts of `busy`
 BENCH_NF = BINARY.with_name("headrace-bench-nf")
 BENCH_CHAIN = BINARY.with_name("headrace-bench-chain")
 DEVICES = {
@@ -52,14 +56,18 @@ DEVICES = {
 class Bench:
     """One run of all benchmarks; results gather in `rows` and `data`."""
 
-    def __init__(self, runs: int, seconds: float, folder: Path) -> None:
-        self.runs, self.seconds, self.folder = runs, seconds, folder
+    def __init__(self, wanted: argparse.Namespace, folder: Path) -> None:
+        self.runs, self.seconds, self.folder = wanted.runs, wanted.seconds, folder
+        self.kept: Path | None = wanted.keep
+        self.until, self.where = time.monotonic() + wanted.within, wanted.where
         cpus = free_cpus()
         self.cpus = (cpus[0], cpus[1])
         self.tsc_hz = engine.tsc_hz(BINARY, folder)
         self.rows: list[tuple[str, str, str, str]] = []
         self.notes: list[str] = []
-        self.data: dict[str, Any] = {"tsc_hz": self.tsc_hz, "runs": runs, "seconds": seconds}
+        self.data: dict[str, Any] = {
+            "tsc_hz": self.tsc_hz, "runs": self.runs, "seconds": self.seconds
+        }  # fmt: skip
 
     def row(self, what: str, sample: Sample, unit: str, goal: float | None = None) -> None:
         verdict = (
@@ -126,14 +134,18 @@ class Bench:
         """ACL (1000 rules) -> LB (4096 flows) -> L3FWD (1 M routes), run to completion: with acl's
         flow cache, which has room for all flows, and without."""
         plans = start.plans(traffic.write_chain(self.folder), self.cpus)
-        starts: dict[str, list[start.Start]] = {name: [] for name in plans}
-        for _ in range(self.runs):
-            for name, plan in plans.items():
-                one = start.start(BINARY, plan, self.folder, self.seconds, self.cpus)
+        starts = start.kept(self.kept, BINARY, plans)
+        while few := [name for name in plans if len(starts[name]) < self.runs]:
+            for name in few:
+                one = start.start(BINARY, plans[name], self.folder, self.seconds, self.cpus)
                 starts[name].append(one)
+            if self.kept is not None:
+                start.keep(self.kept, BINARY, starts)
+            if time.monotonic() > self.until:
+                break
         for path in start.PATHS:
             self._chain_rows(path, starts[path])
-            self.notes += start.about(path, starts[path])
+            self.notes += start.about(path, starts[path]) + start.by_state(path, starts[path])
         empty = Sample(tuple(s.load.rate_mpps("chain") for s in starts["empty"]))
         self.row("empty chain throughput", empty, "Mpps")
 
@@ -211,6 +223,8 @@ class Bench:
             ("an lcore each", self.cpus, busy.plan), ("one lcore", one, busy.plan),
             ("the source its input", one, busy.direct_plan),
         ):  # fmt: skip
+            if where not in self.where:
+                continue
             rows = busy.shares(BINARY, self.folder, cpus, planned)
             for cycles, load, printed, over, beside_idle in rows:
                 name = f"{cycles} cycles at {load:.0%}, {where}"
@@ -218,7 +232,7 @@ class Bench:
                 self.row(f"over known, {name}", over, "x")
                 if len(set(cpus)) > 1:
                     self.row(f"over what idle turns leave, {name}", beside_idle, "x")
-        for burst in (1, 4, 32):
+        for burst in (1, 4, 32) if ADDED in self.where else ():
             for cycles, over in busy.added(BINARY, self.folder, self.cpus[0], burst):
                 name = f"{cycles} cycles in bursts of {burst}"
                 self.row(f"added over known, {name}", over, "x")
@@ -318,6 +332,17 @@ def main() -> int:
     parser.add_argument("what", nargs="*", choices=[*known, []], help="all of them by default")
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument(
+        "--keep", type=Path, metavar="FILE",
+        help="of `chain`: starts are kept here and count, in later turns too, up to --runs",
+    )  # fmt: skip
+    parser.add_argument(
+        "--within", type=float, default=math.inf, metavar="S",
+        help="of `chain`: no further starts after so many seconds",
+    )  # fmt: skip
+    parser.add_argument(
+        "--where", nargs="+", choices=WHERE, default=WHERE, help="of `busy`: these parts only"
+    )
     parser.add_argument("--json", type=Path, default=Path("runs/bench.json"))
     arguments = parser.parse_args()
     console = Console()
@@ -325,7 +350,7 @@ def main() -> int:
         console.print("make bench needs two CPUs; this process may use one")
         return 1
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
-        bench = Bench(arguments.runs, arguments.seconds, Path(folder))
+        bench = Bench(arguments, Path(folder))
         failed = []
         for name in arguments.what or known:
             if not part(name, partial(known[name], bench), bench, console):

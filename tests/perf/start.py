@@ -11,12 +11,15 @@ change their clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
+from headrace.model.lines_between import same_state, states
 from perf import engine, traffic
 from perf.nfs import BenchError
 from perf.stats import within
@@ -112,6 +115,40 @@ def start(
     return Start(load, (before, engine.transfer_cycles(calibrate, cpus)))
 
 
+def kept(file: Path | None, binary: Path, names: Collection[str]) -> dict[str, list[Start]]:
+    """What earlier turns of a bench have left there, of this very engine: a machine that is shared
+    has no hour at once."""
+    if file is None or not file.exists():
+        return {name: [] for name in names}
+    data = json.loads(file.read_text())
+    if data["engine"] != _digest(binary):
+        raise BenchError(f"{file}: its starts are of another engine; allowed: a file that is new")
+    return {
+        name: [
+            Start(
+                engine.Load(one["before"], one["after"]), (one["transfer"][0], one["transfer"][1])
+            )
+            for one in data["starts"][name]
+        ]
+        for name in names
+    }
+
+
+def keep(file: Path, binary: Path, starts: Mapping[str, Sequence[Start]]) -> None:
+    each = {
+        name: [
+            {"before": one.load.before, "after": one.load.after, "transfer": one.transfer}
+            for one in several
+        ]
+        for name, several in starts.items()
+    }
+    engine.save(file, {"engine": _digest(binary), "starts": each})
+
+
+def _digest(binary: Path) -> str:
+    return hashlib.sha256(binary.read_bytes()).hexdigest()
+
+
 def acl_counters(load: engine.Load) -> dict[str, int]:
     names = ("permitted", "cache-hits", "cache-misses")
     return {name: load.counter("chain", "acl", name) for name in names}
@@ -162,6 +199,25 @@ def about(path: str, starts: Sequence[Start]) -> list[str]:
         "lcore's own cycles without standing still" + (". The others:" if others else "")
     )
     return [*lines, *(_other(s, [own[i] for i in inside]) for s in others)]
+
+
+def by_state(path: str, starts: Sequence[Start]) -> list[str]:
+    """The same of the starts in each state of the machine, by what a line took between its lcores
+    before and after: figures of two states are not of one machine."""
+    own = [s for s in starts if s.of_the_chain]
+    stayed = [s for s in own if same_state(*s.transfer)]
+    lines = []
+    for usual in sorted(states(mean(s.transfer) for s in stayed)):
+        here = [s for s in stayed if same_state(mean(s.transfer), usual)]
+        by_tsc, inside = (within([f(s) for s in here], WINDOW) for f in (_wall, _own))
+        lines.append(
+            f"{path}: {len(here)} starts where a line took {usual:.0f} cycles: {len(inside)} "
+            f"within {WINDOW:.0%} of each other in own cycles ({_range(map(_own, here))}, median "
+            f"{median(map(_own, here)):.1f}), {len(by_tsc)} by the TSC"
+        )
+    if moved := len(own) - len(stayed):
+        lines.append(f"{path}: {moved} starts during which the host moved the lcores")
+    return lines
 
 
 def _wall(one: Start) -> float:

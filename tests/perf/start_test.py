@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,6 +96,34 @@ def test_a_figure_is_refused_that_is_of_another_path() -> None:
     aside = {"permitted": 1000, "cache-hits": 30, "cache-misses": 0}
     with pytest.raises(BenchError, match="30 were looked up"):
         start.check_acl("flow cache hit", aside)
+
+
+def test_starts_are_told_by_the_state_of_the_machine() -> None:
+    """Lcores were near to each other, and far: one range over both said that 3 of 6 lie close."""
+    near = [one(cycles=c, transfer=78) for c in (100, 102, 104)]
+    far = [one(cycles=c, transfer=338) for c in (140, 143)]
+    moved = replace(near[0], transfer=(78, 338))
+    told = start.by_state("classification", [*near, *far, moved])
+    assert [line.partition(":")[0] for line in told] == ["classification"] * 3
+    assert "3 starts where a line took 78 cycles: 3 within 5%" in told[0]
+    assert "(100.0-104.0, median 102.0)" in told[0] and told[0].endswith("3 by the TSC")
+    assert "2 starts where a line took 338 cycles: 2 within 5%" in told[1]
+    assert told[2].endswith(": 1 starts during which the host moved the lcores")
+
+
+def test_starts_of_earlier_turns_count(tmp_path: Path) -> None:
+    """A bench of 40 starts takes longer than a shared machine is left to one: of an engine that has
+    changed meanwhile none count."""
+    binary, file = tmp_path / "engine", tmp_path / "starts.json"
+    binary.write_bytes(b"one")
+    names = ["empty", "classification"]
+    assert start.kept(None, binary, names) == start.kept(file, binary, names)
+    starts = {"empty": [], "classification": [one(), one(cycles=140, transfer=338)]}
+    start.keep(file, binary, starts)
+    assert start.kept(file, binary, names) == starts
+    binary.write_bytes(b"another")
+    with pytest.raises(BenchError, match="starts are of another engine"):
+        start.kept(file, binary, names)
 
 
 def test_most_values_within_a_share_of_each_other() -> None:
