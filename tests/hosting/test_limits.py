@@ -15,6 +15,7 @@ from headrace.host.openvswitch import dpdk_lacking
 from headrace.record.bundle import Bundle
 from headrace.record.figures import L1_OVERHEAD_BYTES
 from headrace.record.rows import Result
+from support.containers import lacking
 from support.lab import headrace
 from support.netns import netns_refusal
 
@@ -36,6 +37,7 @@ def measured(
     executions: list[str],
     frame: int = FRAME,
     loads: tuple[int, int] = (LOW, HIGH),
+    kind: str = "process",
 ) -> dict[str, list[Result]]:
     """Results by execution, the lower load first."""
     shutil.rmtree(folder / "b", ignore_errors=True)
@@ -44,7 +46,7 @@ def measured(
 name: limits
 chain: ['null', l2fwd]
 deployment:
-  hosting: {{kind: process, {hosting}}}
+  hosting: {{kind: {kind}, {hosting}}}
   network: {network}
   execution: [{", ".join(executions)}]
   hugepages: false
@@ -131,19 +133,28 @@ BUCKET_S = 0.01  # a trial begins with a full one: this many seconds' worth
 
 @pytest.mark.needs_root
 @pytest.mark.parametrize("network", ["bridge", "ovs-dpdk"])
+@pytest.mark.parametrize("kind", ["process", "container"])
 def test_a_licence_is_kept_behind_other_switches(
-    engine_binary: Path, tmp_path: Path, network: str
+    engine_binary: Path,
+    tmp_path: Path,
+    kind: str,
+    network: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The known answer is what came in a second, in layer 1's bits; and what the switch's own
     statistics say it dropped is all that did not come."""
-    if refusal := netns_refusal() or (dpdk_lacking() if network == "ovs-dpdk" else None):
+    monkeypatch.setenv("HEADRACE_ENGINE", str(engine_binary))  # of which the image is
+    missing = lacking("headrace") if kind == "container" else None
+    if refusal := (
+        netns_refusal() or (dpdk_lacking() if network == "ovs-dpdk" else None) or missing
+    ):
         pytest.skip(refusal)
     loads = round(LICENSED_PPS / 2), round(LICENSED_PPS * 2)
     hosting = f"rate_cap_gbps: {LICENSED_GBPS}"
     for _ in range(ATTEMPTS):  # the machine may pause for longer than the bucket has
-        low, high = measured(
-            tmp_path, engine_binary, hosting, network, ["rtc"], LONG, loads
-        )["rtc"]  # fmt: skip
+        [(low, high)] = measured(
+            tmp_path, engine_binary, hosting, network, ["rtc"], LONG, loads, kind
+        ).values()
         if not low.lost and high.throughput_pps > (1 - KEPT) * LICENSED_PPS:
             break
     if high.sent_pps < 1.2 * LICENSED_PPS:

@@ -22,6 +22,8 @@ from headrace.ground.hosted.vm_accel import find_qemu
 from headrace.ground.hosted.vm_cpio import Archive
 from headrace.ground.hosted.vm_kernel import find_kernel
 from headrace.host.openvswitch import dpdk_lacking
+from headrace.record.bundle import Bundle
+from headrace.record.figures import L1_OVERHEAD_BYTES
 from support.lab import COMMAND, environment, headrace, killed_vnfs, state_left, wait_for
 
 ATTEMPTS = 3
@@ -138,6 +140,46 @@ def test_every_packet_passes(
     idle = {name: n for name, n in counts.items() if "active: 1" in hosting and "vnf2" in name}
     assert set(idle.values()) <= {0}
     assert all(n == back for name, n in counts.items() if name not in idle)
+
+
+LICENSED_MBPS, LONG, BURST = 10, 1518, 32
+LICENSED_PPS = LICENSED_MBPS * 1e6 / 8 / (LONG + L1_OVERHEAD_BYTES)
+
+
+@pytest.mark.slow
+@pytest.mark.needs_root
+@pytest.mark.parametrize("network", ["bridge", "ovs-dpdk"])
+def test_a_machine_sends_what_its_licence_allows(
+    engine_binary: Path, tmp_path: Path, network: str
+) -> None:
+    """The known answer is what came in two seconds, in layer 1's bits, and the bucket with which it
+    began, of a burst; what did not come is what the switch's own statistics have dropped."""
+    if network == "ovs-dpdk" and NO_OVS is not None:
+        pytest.skip(NO_OVS)
+    loads = [round(LICENSED_PPS / 2), round(LICENSED_PPS * 2)]
+    text = spec(
+        "[l2fwd]",
+        f", rate_cap_gbps: {LICENSED_MBPS / 1000}",
+        f"network: {network}",
+        f"{{loads: {loads}, trial: 2.0, drain: 2.0}}",
+    )
+    (tmp_path / "spec.yaml").write_text(text.replace("frame: [128]", f"frame: [{LONG}]"))
+    for _ in range(ATTEMPTS):  # the machine may pause for longer than queues hold
+        shutil.rmtree(tmp_path / "b", ignore_errors=True)
+        done = headrace(
+            "run", "spec.yaml", "--out", "b", folder=tmp_path, engine=engine_binary, timeout=300
+        )
+        assert done.returncode == 0, done.stderr
+        low, high = Bundle(tmp_path / "b").results()
+        allowed = LICENSED_PPS * (high.duration_s or 0)
+        if not low.lost and high.received > 0.95 * allowed:
+            break
+    assert state_left(tmp_path) == [] and low.lost == 0
+    assert 0.95 * allowed < high.received < 1.02 * (allowed + BURST)
+    assert high.drops == {"vnf1.1:vf/tx-capped": high.lost}
+    assert [account.unknown for account in high.accounts] == [0]
+    [limit] = high.limits
+    assert (limit.kind, limit.place, limit.dropped) == ("rate-cap", "vnf1.1", high.lost)
 
 
 @pytest.mark.slow
