@@ -211,19 +211,49 @@ static void test_beacon_pace(void **state)
 	end(&l);
 }
 
-/* One of several was brought by a prefetcher, another met what others did: the second least counts. */
-static void test_second_least_look(void **state)
+/*
+ * An lcore that waits for room turns every few dozen cycles. A line that it writes each time takes up to ten
+ * times what lies between it and who looks; the beacon is due once in a few hundred turns.
+ */
+static void test_beacon_of_a_busy_lcore(void **state)
 {
+	const uint64_t each = 260000, turn = 26, beacons = 100;
+	struct lcore l;
+	uint64_t end_of_all;
+
+	(void)state;
+	begin(&l, 100, 100);
+	l.slicer.beacon_each = each;
+	l.a.slicer = l.b.slicer = &l.slicer;
+	l.a.next_due = l.b.next_due = UINT64_MAX / 4;
+	end_of_all = l.now + beacons * each;
+	for (; l.now < end_of_all; l.now += turn) {
+		if (l.now >= l.a.next_upkeep)
+			replica_upkeep(&l.a, l.now);
+		if (l.now >= l.b.next_upkeep)
+			replica_upkeep(&l.b, l.now);
+	}
+	assert_in_range(l.beacon.writes, beacons - 1, beacons + 1);
+	end(&l);
+}
+
+/*
+ * As looks at a line of 78 cycles fell, in steps of the clock, and one that met another's write: the least
+ * of them, and the second least, were read as another state of the machine.
+ */
+static void test_middle_look(void **state)
+{
+	static const uint32_t looks[] = {52, 312, 78, 26, 78, 1, 1};
+	static const uint32_t middle[] = {0, 52, 52, 78, 52, 78, 78, 78};
 	struct lcore l;
 
 	(void)state;
 	begin(&l, 100, 100);
-	for (unsigned int known = 0; known <= 2; known++) {
-		l.slicer.least[0] = known > 0 ? 26 : 0;
-		l.slicer.least[1] = known > 1 ? 78 : 0;
+	for (unsigned int n = 0; n <= RTE_DIM(looks); n++) {
+		for (unsigned int i = 0; i < n; i++)
+			slicer_looked(&l.slicer, looks[i]);
 		slicer_close(&l.slicer, l.now += SLICE_CYCLES);
-		assert_int_equal(last(&l.a)->line, known > 1 ? 78 : 26 * known);
-		assert_int_equal(l.slicer.least[0] + l.slicer.least[1], 0); /* the next has its own */
+		assert_int_equal(last(&l.a)->line, middle[n]); /* each slice has its own */
 	}
 	end(&l);
 }
@@ -233,7 +263,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_own_cycles), cmocka_unit_test(test_pause),
 		cmocka_unit_test(test_between), cmocka_unit_test(test_line_beside),
-		cmocka_unit_test(test_beacon_pace), cmocka_unit_test(test_second_least_look),
+		cmocka_unit_test(test_beacon_pace), cmocka_unit_test(test_beacon_of_a_busy_lcore),
+		cmocka_unit_test(test_middle_look),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,6 +16,7 @@
 #define SLICES 6144 /* of a replica are kept: over a minute */
 #define BEACON_HZ 10000
 #define LOOK_HZ 500
+#define LOOKS (LOOK_HZ / SLICE_HZ)
 
 /*
  * A line of an lcore's own, for others to read. It is written so often that it stays in the core's own cache
@@ -35,7 +36,7 @@ struct slice {
 	uint32_t packets, found; /* found: polls with packets */
 	uint32_t turns, turn_packets, turn_packets_squared; /* busy_turns */
 	uint32_t pace, wide;	/* cycles that PACE_ADDITIONS took: one chain, four side by side */
-	uint32_t line;		/* cycles of the beacon beside, the second least of its looks; 0: not known */
+	uint32_t line;		/* cycles of the beacon beside, the median of its looks; 0: not known */
 };
 
 /* A replica's. The newest is ring[(n - 1) % SLICES]. */
@@ -55,7 +56,7 @@ struct slicer {
 	struct beacon *own;
 	const struct beacon *beside; /* another lcore's, or NULL */
 	uint64_t beside_writes, beside_slept; /* what was read of it last */
-	uint32_t least[2]; /* cycles of a look in this slice; 0: there was none yet */
+	uint32_t looks[LOOKS], n_looks; /* cycles of each in this slice, the least first */
 	uint64_t beacon_each, look_each, next_beacon, next_look; /* cycles; TSC */
 	struct replica **replicas;
 	unsigned int n_replicas;
@@ -71,6 +72,8 @@ void slicer_begin(struct slicer *s, struct busy_clock *clock, struct beacon *own
 		  const struct beacon *beside, struct replica **replicas, unsigned int n);
 /* By the first of its replicas, once `next_beacon` has come; what it takes is nobody's work. */
 void slicer_beacon(struct slicer *s, uint64_t now);
+/* So many cycles were seen; beyond LOOKS, as in a slice that is late, they are left out. */
+void slicer_looked(struct slicer *s, uint32_t cycles);
 /* `now` is the clock's mark: the end of a turn. */
 void slicer_close(struct slicer *s, uint64_t now);
 
