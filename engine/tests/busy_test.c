@@ -156,6 +156,67 @@ static void test_measured(void **state)
 	assert_int_equal(all(&l), l.now - 1000 - PAUSE);
 }
 
+/*
+ * A pause of 30 times as long as the time between two looks, that begins before one of them and ends after
+ * another: what was told between two of them is never more than the time that they are apart, and after it
+ * nothing is missing.
+ */
+static void test_looks_into_a_pause(void **state)
+{
+	struct lcore l = fresh(500);
+	struct busy_told was, is;
+	uint64_t most = 32 * l.a.usual, step = 3 * STILL, since;
+
+	(void)state;
+	turn(&l, &l.a, 700, 1);
+	was = busy_so_far(&l.clock, 0, most, l.now + 20);
+	assert_int_equal(was.until, l.now); /* a turn that goes on is nobody's yet */
+	assert_int_equal(was.pauses, 0);
+	since = l.now - step / 3;
+	for (int look = 1; look <= 31; look++) {
+		is = busy_so_far(&l.clock, 0, most, since + look * step);
+		assert_in_range(is.pauses - was.pauses, step / 2, is.until - was.until);
+		assert_in_range(is.standstill - was.standstill, step / 2, is.until - was.until);
+		assert_in_range(l.a.ops + l.clock.idle + is.pauses, is.until - 1000, is.until - 1000);
+		was = is;
+	}
+	turn(&l, &l.a, 31 * step, 1);
+	is = busy_so_far(&l.clock, 0, most, l.now + 20);
+	assert_int_equal(is.until, l.now);
+	assert_in_range(is.pauses - was.pauses, 0, is.until - was.until);
+	assert_int_equal(is.pauses, 31 * step - 500);
+	assert_int_equal(is.standstill, is.pauses);
+}
+
+/* Turns as long as their packets may make them are no pauses; nor is what nobody knows the packets of. */
+static void test_looks_into_long_turns(void **state)
+{
+	struct lcore l = fresh(5000);
+	uint64_t most = 32 * l.a.usual;
+
+	(void)state;
+	turn(&l, &l.a, 5000, 1);
+	assert_int_equal(busy_so_far(&l.clock, 0, most, l.now + 4 * 32 * 5000).pauses, 0);
+	assert_int_equal(busy_so_far(&l.clock, 0, most, l.now + 10 * 32 * 5000).pauses, 9 * 32 * 5000);
+	assert_int_equal(busy_so_far(&l.clock, 0, 16 * 500, l.now + 9 * PAUSE).until, l.now);
+	assert_int_equal(busy_so_far(&l.clock, 0, 0, l.now + 2 * STILL).pauses, 0);
+	assert_int_equal(busy_so_far(&l.clock, 0, 0, l.now + 2 * STILL).until, l.now);
+}
+
+/* An lcore that waits for packets sleeps, and is kept from nothing. */
+static void test_looks_into_sleep(void **state)
+{
+	struct lcore l = fresh(500);
+	struct busy_told is;
+
+	(void)state;
+	turn(&l, &l.a, 700, 1);
+	is = busy_so_far(&l.clock, l.now + 10, 32 * l.a.usual, l.now + 10 + 2 * STILL);
+	assert_int_equal(is.slept, 2 * STILL);
+	assert_int_equal(is.pauses, 0);
+	assert_int_equal(is.until, l.now + 2 * STILL);
+}
+
 /* Gaps are told in turns without packets only, by their length; a pause is one, too. */
 static void test_gaps(void **state)
 {
@@ -230,6 +291,8 @@ int main(void)
 		cmocka_unit_test(test_pool),
 		cmocka_unit_test(test_kept), cmocka_unit_test(test_pauses),
 		cmocka_unit_test(test_gaps), cmocka_unit_test(test_measured),
+		cmocka_unit_test(test_looks_into_a_pause),
+		cmocka_unit_test(test_looks_into_long_turns), cmocka_unit_test(test_looks_into_sleep),
 		cmocka_unit_test(test_slower_for_good), cmocka_unit_test(test_line),
 	};
 

@@ -70,6 +70,12 @@ struct busy_within {
 	uint64_t last_tsc, last_ops, last_pauses;
 };
 
+/* What another thread is told of an lcore's time: its parts are up to the same moment. */
+struct busy_told {
+	uint64_t until; /* TSC */
+	uint64_t pauses, standstill, slept;
+};
+
 /*
  * Sums over turns that were read alone and not timed part by part: what a turn takes, and each of its
  * packets, is a line through them. A turn's own cost is why an lcore can be busy all the time at half of the
@@ -214,6 +220,32 @@ static inline void busy_count_turn(struct busy *b, const struct busy_clock *c, u
 	b->turns.packets_squared += n * n;
 	b->turns.cycles += took;
 	b->turns.cycles_by_packets += took * n;
+}
+
+/*
+ * A turn that goes on is nobody's yet, and no time that was told either: a pause that is told at its end,
+ * of longer than the time between two looks, would be more than all of it. What it already takes over
+ * `most`, that so many packets may take, is told as a pause, though, once it is a standstill; 0: nobody
+ * knows what they take. `asleep`: since when it waits for packets; 0: it polls.
+ */
+static inline struct busy_told busy_so_far(const struct busy_clock *c, uint64_t asleep, uint64_t most,
+					   uint64_t now)
+{
+	struct busy_told t = {c->mark, c->pauses, c->standstill, c->slept};
+	uint64_t paused;
+
+	if (asleep) {
+		t.until += now - asleep;
+		t.slept += now - asleep;
+		return t;
+	}
+	paused = most && now > c->mark ? busy_paused(c, now - c->mark, most + c->unread) : 0;
+	if (paused > c->still) { /* or it would be told in parts, before it is one and then */
+		t.until += paused;
+		t.pauses += paused;
+		t.standstill += paused;
+	}
+	return t;
 }
 
 /* Some hundred times a second. */

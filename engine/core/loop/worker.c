@@ -152,10 +152,12 @@ static void poll_or_wait(struct worker *worker, const struct plan_wait *conf)
 			continue;
 		}
 		start = rte_rdtsc();
+		atomic_store(&worker->asleep, start);
 		wait_for_packets(&w, sleep_us);
 		worker->sleeps++;
 		worker->clock.mark = rte_rdtsc();
 		worker->clock.slept += worker->clock.mark - start;
+		atomic_store(&worker->asleep, 0);
 		idle = 0;
 	}
 	waiter_fini(&w);

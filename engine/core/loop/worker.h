@@ -23,6 +23,7 @@ struct worker {
 	const struct worker *beside; /* one that runs, too; NULL: none does */
 	struct slicer slicer;
 	uint64_t sleeps;
+	_Atomic uint64_t asleep; /* TSC since when; 0: it polls */
 	struct beacon beacon;
 	/* A core that goes through its lines fetches those behind them, too: the next lcore's. */
 	char apart[2 * RTE_CACHE_LINE_SIZE] __rte_cache_aligned;

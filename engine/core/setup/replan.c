@@ -136,7 +136,7 @@ void engine_pause(struct engine *e)
 		if (!since)
 			continue;
 		worker_held(w);
-		w->ref_before += rte_rdtsc() - since;
+		w->ref_before += w->clock.mark - since; /* where it ended */
 		atomic_store(&w->start_tsc, 0);
 		/* An lcore that has nothing to do from now on must not keep buffers to itself. */
 		rte_mempool_cache_flush(rte_mempool_default_cache(e->pool, w->lcore), e->pool);
