@@ -34,7 +34,8 @@ def hugepages_noted(folder: Path) -> int:
     """
     for note in runtime_dir(folder).glob("headrace/run-*/hugepages.json"):
         with suppress(OSError, ValueError, KeyError):
-            return int(json.loads(note.read_text())["added"])
+            written = json.loads(note.read_text())
+            return int(written["pages"]) if written["done"] else 0
     return 0
 
 
@@ -147,6 +148,32 @@ def test_interrupt_leaves_a_usable_bundle(engine_binary: Path, tmp_path: Path) -
     bundles = sorted((tmp_path / "runs").iterdir())
     report = headrace("report", str(bundles[-1]), folder=tmp_path, engine=engine_binary)
     assert report.returncode == 0, report.stderr
+
+
+@pytest.mark.parallel
+@pytest.mark.parametrize("asked", ["--check", "--dry-run"])
+def test_kill_9_of_a_question(asked: str, engine_binary: Path, tmp_path: Path) -> None:
+    """An engine that answers nothing: it ends, and all that was written for it goes, in the folder
+    for temporary files, too."""
+    slow = tmp_path / "slow-engine"
+    slow.write_text(
+        f'#!/bin/sh\ncase "$*" in *{asked}*) exec sleep 100;; esac\nexec {engine_binary} "$@"\n'
+    )
+    slow.chmod(0o755)
+    (tmp_path / "long.yaml").write_text(LONG)
+    (tmp_path / "tmp").mkdir()
+    with subprocess.Popen(
+        [str(COMMAND), "run", "--check", "long.yaml"], cwd=tmp_path,
+        env=environment(tmp_path, slow) | {"TMPDIR": str(tmp_path / "tmp")},
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    ) as check:  # fmt: skip
+        pid = wait_until(lambda: engine_of(tmp_path))
+        check.send_signal(signal.SIGKILL)
+    assert alive(pid) and any(one.endswith("plan.json") for one in state_left(tmp_path))
+    assert list((tmp_path / "tmp").iterdir()) == []
+    cleaned = headrace("clean", folder=tmp_path, engine=engine_binary)
+    assert f"killed engine {pid}" in cleaned.stdout
+    assert not alive(pid) and state_left(tmp_path) == []
 
 
 @pytest.mark.parallel

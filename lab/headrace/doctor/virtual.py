@@ -6,11 +6,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.doctor.check import CheckGroup, DoctorCheck, apt, root, run, sudo
+from headrace.host.state import short_run
 
 GROUP = CheckGroup("hosting")
 _GUEST_S = 3.0
@@ -99,8 +99,8 @@ def _why(status: int | None, output: str, seconds: float) -> str:
 
 def _firmware() -> str | None:
     """A boot sector: "" when it ran, otherwise why not; None when there is no QEMU."""
-    with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
-        disk = Path(folder) / "boot.img"
+    with short_run() as state:
+        disk = state.path / "boot.img"
         disk.write_bytes(_BOOT)
         drive = f"file={disk},format=raw,if=ide"
         exits = "isa-debug-exit,iobase=0xf4,iosize=1"

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,8 @@ from headrace.engine.passage import MEMORY_MAX_MB, dry_plan, notes, packets_trie
 from headrace.engine.plan_document import Plan
 from headrace.errors import HeadraceError
 from headrace.ground.engine_check import Accepted, PlanCheck, input_files
-from headrace.host.state import dpdk_in
+from headrace.host.programs import ask
+from headrace.host.state import short_run, write
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
 
@@ -43,14 +43,12 @@ class DryRuns:
         return () if reading is None else notes(reading, experiment)
 
     def _run(self, engine: Path, plan: Plan, packets: int) -> EngineCounts | None:
-        with tempfile.TemporaryDirectory(prefix="headrace-dry-") as scratch:
-            file = Path(scratch) / "plan.json"
-            file.write_text(plan.text)
+        with short_run() as state:
+            file = state.path / "plan.json"
+            write(file, plan.text)
             command = [str(engine), "--check", str(file), "--dry-run", str(packets)]
             try:
-                done = subprocess.run(
-                    command, capture_output=True, timeout=_MOST_S, env=dpdk_in(Path(scratch))
-                )
+                done = ask(command, state, _MOST_S)
             except subprocess.TimeoutExpired:
                 return None
         if done.returncode < 0:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import subprocess
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -21,7 +20,8 @@ from headrace.engine.passage import dry_plan
 from headrace.engine.plan_document import Plan
 from headrace.engine.traffic import refusal
 from headrace.errors import EXIT_BAD_INPUT, BadInput, HeadraceError
-from headrace.host.state import dpdk_in
+from headrace.host.programs import ask
+from headrace.host.state import short_run, write
 from headrace.spec import document
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment, expand
@@ -81,15 +81,12 @@ class PlanCheck:
         self._accepted.add(key)
 
     def _ask(self, text: str, experiment: Experiment, *more: str) -> None:
-        with tempfile.TemporaryDirectory(prefix="headrace-check-") as scratch:
-            file = Path(scratch) / "plan.json"
-            file.write_text(text)
+        with short_run() as state:
+            file = state.path / "plan.json"
+            write(file, text)
             command = [str(self.description.engine), "--check", str(file), *more]
             try:
-                done = subprocess.run(
-                    command, capture_output=True, errors="replace", timeout=_CHECK_S,
-                    env=dpdk_in(Path(scratch)),
-                )  # fmt: skip
+                done = ask(command, state, _CHECK_S)
             except subprocess.TimeoutExpired:
                 why = f"headrace-engine --check: no answer in {_CHECK_S:g} s"
                 raise HeadraceError(why) from None

@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
 
 from headrace.errors import BadInput, HeadraceError, bad_value
-from headrace.host.state import dpdk_in
+from headrace.host.processes import Process
+from headrace.host.state import RunState, dpdk_in, short_run
 
 VSWITCHD = "ovs-vswitchd"  # the process that forwards where the kernel does not
 PACKAGE = Path(str(resources.files("headrace"))).resolve()
@@ -98,14 +98,29 @@ def find_tool(name: str, folder: str) -> Path:
     )
 
 
+def ask(
+    command: Sequence[str], state: RunState, timeout_s: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    """What a program of DPDK's answers. It is the run's engine, so that none goes on behind a kill;
+    subprocess.TimeoutExpired as of `subprocess.run`."""
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+        env=dpdk_in(state.path),
+    ) as process:  # fmt: skip
+        try:
+            state.note("engine", Process.of(process.pid))
+            out, words = process.communicate(timeout=timeout_s)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, words)
+
+
 def run_tool(tool: Path, arguments: Sequence[str], called: str) -> str:
     """Its output; the last line on its standard error becomes the error, bad input by its status 2.
     `called` is what users know it as."""
-    with tempfile.TemporaryDirectory(prefix="headrace-tool-") as scratch:
-        done = subprocess.run(
-            [str(tool), *arguments], capture_output=True, text=True, errors="replace",
-            env=dpdk_in(Path(scratch)),
-        )  # fmt: skip
+    with short_run() as state:
+        done = ask([str(tool), *arguments], state)
     if done.returncode == 0:
         return done.stdout
     lines = done.stderr.strip().splitlines() or [f"ended with status {done.returncode}"]

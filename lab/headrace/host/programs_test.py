@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import os
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from headrace.host import programs
+from headrace.host.state import short_run, state_directories
 
 
 @pytest.fixture
@@ -38,3 +42,24 @@ def test_a_checkout_has_what_a_package_ships() -> None:
     assert not programs.installed()
     assert (programs.shipped("studies") / "quickstart.yaml").is_file()
     assert (programs.shipped("vnfs") / "nat" / "vnf.yaml").is_file()
+
+
+@pytest.mark.usefixtures("own_state")
+def test_a_program_that_does_not_answer_is_ended() -> None:
+    with short_run() as state:
+        began = time.monotonic()
+        with pytest.raises(subprocess.TimeoutExpired):
+            programs.ask(["sleep", "60"], state, 0.2)
+        assert time.monotonic() - began < 30
+        noted = state.path / "engine.json"
+        pid = int(noted.read_text().split('"pid": ')[1].split(",")[0])
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    assert not any(base.exists() for base in state_directories())
+
+
+@pytest.mark.usefixtures("own_state")
+def test_an_answer_has_its_words_and_status() -> None:
+    with short_run() as state:
+        done = programs.ask(["sh", "-c", "echo $RUNTIME_DIRECTORY; echo b >&2; exit 3"], state)
+        assert (done.returncode, done.stdout, done.stderr) == (3, f"{state.path}\n", "b\n")

@@ -116,6 +116,17 @@ def run_state() -> Iterator[RunState]:
         interrupts.let_go()
 
 
+@contextmanager
+def short_run() -> Iterator[RunState]:
+    """For what a program is asked: what a kill leaves of it is undone as a run's is. It waits for
+    nothing, and undoes nobody else's."""
+    state = RunState()
+    try:
+        yield state
+    finally:
+        state.remove()
+
+
 def _tidy() -> None:
     try:
         done = clean()

@@ -7,8 +7,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-import tempfile
-from pathlib import Path
 from typing import Any
 
 from headrace.engine.describe import Description
@@ -26,6 +24,7 @@ from headrace.ground.offload.killed import Routers, RoutersPoint
 from headrace.ground.offload.mode_points import ConventionalPoint, ForwardingPoint
 from headrace.ground.offload.modes import Many, conventional, on_port, study_of
 from headrace.host.openvswitch import dpdk_lacking
+from headrace.host.state import short_run
 from headrace.spec.deployment import OVS_DPDK
 from headrace.spec.document import Document
 from headrace.spec.offload import Mode, Offload
@@ -74,8 +73,8 @@ class OffloadGround:
     def _point(self, doc: Document, study: Study, mode: Mode, many: Many, floors: Floors) -> Point:
         """The mode is a study of its own, of the chains' ground. Its functions are ours and not the
         user's: only the engine checks them, as 64,512 routes take seconds against a schema."""
-        with tempfile.TemporaryDirectory(prefix="headrace-check-") as scratch:
-            addresses = Path(scratch) / "addresses"
+        with short_run() as state:
+            addresses = state.path / "addresses"
             write_addresses(addresses, many.addresses())
             asked_of = study_of(study.name, mode, many, traffic_cpus(), str(addresses))
             inner = Document(doc.file, asked_of, None)  # nobody wrote it: it has no lines
