@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -220,6 +223,28 @@ def test_a_killed_run_can_be_queried(tmp_path: Path) -> None:
     _, rows = query(paths, "SELECT bundle, count(*) FROM trials GROUP BY 1 ORDER BY 1")
     assert rows == [("killed", 1), ("whole", 1)]
     assert (tmp_path / "killed" / "trials.jsonl").exists()
+
+
+def test_a_kill_while_a_killed_run_is_read_leaves_nothing(tmp_path: Path) -> None:
+    BundleWriter(tmp_path / "killed").trial(a_trial())
+    (tmp_path / "tmp").mkdir()
+    script = """
+import os, signal, sys
+from pathlib import Path
+from headrace.record.tables import bundle_table
+with bundle_table(Path(sys.argv[1]), "trials") as table:
+    assert table.stat().st_size > 1000
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, tmp_path / "killed"],
+        env=os.environ | {"TMPDIR": str(tmp_path / "tmp")},
+    )
+    assert done.returncode == -signal.SIGKILL
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert {one.name for one in (tmp_path / "killed").iterdir() if "trials" in one.name} == {
+        "trials.jsonl"
+    }
 
 
 def test_bad_sql_is_said_in_one_line(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from headrace.record.bundle import CALIBRATION_FILE
 from headrace.record.own import text
-from headrace.record.tables import MODELS, bundle_table, column_types, quoted
+from headrace.record.tables import MODELS, bundle_table, column_types, held_path, quoted
 from headrace.spec.calibration import Calibration
 
 SECONDS_MAX = 10.0
@@ -104,12 +104,12 @@ def _load_calibration(db: Any, bundle: Path | None) -> None:
     if told is None:
         return
     whole = Calibration.model_validate_json(told)
-    with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as plain:
-        plain.write(whole.model_dump_json())
+    with tempfile.TemporaryFile() as plain:
+        plain.write(whole.model_dump_json().encode())
         plain.flush()
         types = ", ".join(f"'{n}': '{t}'" for n, t in column_types(Calibration).items())
         db.execute(
-            f"INSERT INTO calibration SELECT * FROM read_json('{quoted(Path(plain.name))}', "
+            f"INSERT INTO calibration SELECT * FROM read_json('{held_path(plain)}', "
             f"format='newline_delimited', columns={{{types}}})"
         )
 

@@ -131,29 +131,42 @@ def _check_version(db: Any, held: Path, path: Path) -> None:
 
 def to_parquet(journal: Path, model: type[BaseModel], table: Path) -> None:
     """A torn last line, of a run that was killed, is left out."""
-    import duckdb
-
     rows = from_journal(journal, model)
     temporary = table.with_name(f".{table.name}.tmp")
-    whole = table.with_name(f".{table.name}.rows")
-    columns = ", ".join(f"'{n}': '{t}'" for n, t in column_types(model).items())
     try:
-        whole.write_text("".join(row.model_dump_json() + "\n" for row in rows), encoding="utf-8")
-        with _own_tables() as db:
-            db.execute(
-                f"COPY (SELECT * FROM read_json('{quoted(whole)}', format='newline_delimited', "
-                f"columns={{{columns}}}, maximum_object_size=67108864)) "
-                f"TO '{quoted(temporary)}' (FORMAT parquet, COMPRESSION zstd, "
-                f"KV_METADATA {{{_VERSION_KEY}: '{VERSION}'}})"
-            )
-        temporary.replace(table)
+        with _writing(table), tempfile.TemporaryFile(dir=table.parent) as whole:
+            _write_parquet(rows, model, whole, temporary)
+            temporary.replace(table)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _writing(table: Path) -> Iterator[None]:
+    import duckdb
+
+    try:
+        yield
     except OSError as e:
         raise BundleUnwritable(table, e.strerror) from None
     except duckdb.IOException as e:
         raise BundleUnwritable(table, _reason(str(e))) from None
-    finally:
-        temporary.unlink(missing_ok=True)
-        whole.unlink(missing_ok=True)
+
+
+def _write_parquet(
+    rows: Iterable[BaseModel], model: type[BaseModel], whole: BinaryIO, table: Path
+) -> None:
+    """`whole` has the rows meanwhile: a file without a name goes with a process that is killed."""
+    columns = ", ".join(f"'{n}': '{t}'" for n, t in column_types(model).items())
+    whole.writelines(row.model_dump_json().encode() + b"\n" for row in rows)
+    whole.flush()
+    with _own_tables() as db:
+        db.execute(
+            f"COPY (SELECT * FROM read_json('{held_path(whole)}', format='newline_delimited', "
+            f"columns={{{columns}}}, maximum_object_size=67108864)) "
+            f"TO '{quoted(table)}' (FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false, "
+            f"KV_METADATA {{{_VERSION_KEY}: '{VERSION}'}})"
+        )
 
 
 def _reason(text: str) -> str:
@@ -301,7 +314,8 @@ def bundle_table(bundle: Path, stem: str) -> Iterator[Path]:
         return
     if not os.path.lexists(journal):
         raise BundleError(f"{bundle}: has neither {table.name} nor {journal.name}; not a bundle")
-    with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
-        copy = Path(folder) / table.name
-        to_parquet(journal, MODELS[stem], copy)
-        yield copy
+    with tempfile.TemporaryFile() as rows, tempfile.TemporaryFile() as copy:
+        read = from_journal(journal, MODELS[stem])
+        with _writing(table):
+            _write_parquet(read, MODELS[stem], rows, held_path(copy))
+        yield held_path(copy)
