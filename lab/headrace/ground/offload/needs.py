@@ -13,6 +13,7 @@ from headrace.engine.place import usable_cpus
 from headrace.errors import BadInput
 from headrace.ground.offload.asked import HOSTING
 from headrace.ground.offload.daemons import check_frr, find_bird
+from headrace.host.state import short_run, write
 from headrace.spec.document import Document
 from headrace.spec.offload import OffloadService, RouterVnf
 
@@ -109,17 +110,28 @@ def _configuration(name: str, vnf: RouterVnf, file: Path, doc: Document) -> None
             check_frr(vnf)
         except BadInput as error:
             raise doc.error((*HOSTING, "vnfs", name, "routing", "daemons"), str(error)) from None
-        command = [shutil.which("vtysh") or "vtysh", "-C", "-f", str(file)]
+        done = _read_by_vtysh(file)
     elif vnf.routing.daemon == "bird":
-        command = [find_bird(name), "-p", "-c", str(file)]
+        done = _run([find_bird(name), "-p", "-c", str(file)])
     else:
         return
-    done = subprocess.run(
-        command, capture_output=True, text=True, errors="replace", timeout=60, check=False
-    )
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines() or ["no word"]
         raise doc.error(
             (*HOSTING, "vnfs", name, "routing", "config"),
             f"{vnf.routing.daemon} refuses {file}: {' '.join(lines[0].split())}",
         )
+
+
+def _read_by_vtysh(file: Path) -> subprocess.CompletedProcess[str]:
+    """vtysh also reads settings of its own, which only FRR's user may: it is given none."""
+    with short_run() as state:
+        write(state.path / "vtysh.conf", "")
+        own = ["--config_dir", str(state.path)]
+        return _run([shutil.which("vtysh") or "vtysh", *own, "-C", "-f", str(file)])
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, capture_output=True, text=True, errors="replace", timeout=60, check=False
+    )
