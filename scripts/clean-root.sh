@@ -47,7 +47,7 @@ inside() {
 		mount -t proc proc "$root/proc"
 		mount --rbind /sys "$root/sys"
 		mount --rbind /dev "$root/dev"
-		mount -t tmpfs tmpfs "$root/run"
+		mount -t tmpfs -o mode=755 tmpfs "$root/run" # as on any Debian: only root makes folders in it
 		exec chroot "$root" setpriv --reuid "$user" --regid "$user" --init-groups \
 			env -i HOME="$home" USER="$user" TERM=dumb LC_ALL=C.UTF-8 "$@" \
 			PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \

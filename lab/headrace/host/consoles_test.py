@@ -14,7 +14,8 @@ from headrace.host.consoles import Terminal
 
 def printed(*what: object, **options: bool) -> str:
     out = io.StringIO()
-    to = Terminal(file=out, force_terminal=True, width=80, highlight=False)
+    # Colours whatever TERM is: a dumb terminal has none.
+    to = Terminal(file=out, force_terminal=True, color_system="standard", width=80, highlight=False)
     to.print(*what, **options)  # type: ignore[arg-type]
     return out.getvalue()
 
