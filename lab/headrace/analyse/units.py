@@ -59,7 +59,7 @@ def ns(value: float | None, digits: int = 3) -> str:
 
 
 def count(value: int) -> str:
-    return f"{value:,}".replace(",", SPACE)
+    return f"{value:,}".replace(",", SPACE).replace("-", "−")
 
 
 def percent(ratio: float | None, digits: int = 3) -> str:

@@ -69,9 +69,10 @@ def _nfs(moment: Moment) -> Table:
         "function",
         Column("type", "text"),
         Column("in", "rate"),
-        Column("dropped", "rate"),
-        Column("consumed", "rate"),
-        Column("created", "rate"),
+        # Mostly none or few, which the unit of all that came in would be far too large for.
+        Column("dropped", "own-rate"),
+        Column("consumed", "own-rate"),
+        Column("created", "own-rate"),
         Column("held", "count", "change"),
         Column("cycles", unit="per packet"),
     )

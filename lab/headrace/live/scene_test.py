@@ -135,7 +135,7 @@ def test_percentiles_are_those_of_the_packets() -> None:
 def test_counters_are_per_second_and_per_packet() -> None:
     words = " ".join(page(onlooker(Look(moment())), "counters").split())
     assert "What grew in 2.00 s." in words
-    assert "acl0 acl 1.00 0.250 0 0 0" in words
+    assert "acl0 acl 1.00 250 pps 0 pps 0 pps 0" in words
 
 
 def test_a_trial_is_shown_while_it_runs_and_judged_when_it_has_ended(tmp_path: Path) -> None:

@@ -50,7 +50,9 @@ def routes(folder: Folder) -> dict[str, Any]:
             return _missing(b if right is None else a, folder)
         try:
             with turn:
-                page = render(comparison(diff(left, right), a, b), Served(views=_VIEWS))
+                page = render(
+                    comparison(diff(left, right), a, b), Served(view="compare", views=_VIEWS)
+                )
         except HeadraceError as error:
             return PlainTextResponse(str(error), status_code=422)
         return HTMLResponse(page)

@@ -48,7 +48,7 @@ def draw(stretches: Sequence[Stretch], width: float) -> str:
     columns = ceil(len(stretches) / ceil(len(stretches) / columns))  # rows of nearly one length
     each = (width - 2) / columns
     many = len(stretches) > MANY
-    below = 13.0 if many else 29.0
+    below = 15.0 if many else 31.0
     height = NAME + BOX + below + GAP
     scale = rate_scale(max(s.pps for s in stretches))
     body = []
@@ -72,7 +72,7 @@ def _stretch(s: Stretch, x: float, y: float, width: float, scale: Scale, many: b
     if dropping:
         lost = f"−{pps(s.dropped_pps, 2)}"
         texts.append(
-            text(middle, top + BOX + 13, lost, class_="capacity narrow", text_anchor="middle")
+            text(middle, top + BOX + 15, lost, class_="capacity narrow", text_anchor="middle")
         )
     elif s.busy is not None:
         busy = f"{percent(s.busy, 2)} busy"
@@ -81,7 +81,7 @@ def _stretch(s: Stretch, x: float, y: float, width: float, scale: Scale, many: b
         lcores = (
             f"lcore {', '.join(map(str, s.cpus))}" if len(s.cpus) < 4 else f"{len(s.cpus)} lcores"
         )
-        texts.append(text(middle, top + BOX + 27, lcores, class_="small", text_anchor="middle"))
+        texts.append(text(middle, top + BOX + 29, lcores, class_="small", text_anchor="middle"))
     red = line(x, top + BOX, x + width, top + BOX, class_="squeeze") if dropping else ""
     return "".join(
         (
