@@ -101,7 +101,7 @@ def _rings(moment: Moment) -> Table:
         "ring",
         Column("packets in it", "count"),
         Column("room", "count"),
-        Column("found full", "rate"),
+        Column("found full", "own-rate"),
     )
     rows = tuple(
         (name, ring.used, ring.size, per_second(ring.full, moment))

@@ -113,7 +113,8 @@ def _trends(bundles: Sequence[Listed], rows: Sequence[FigureRow]) -> Iterator[Se
 
 
 def _lines(rows: Sequence[FigureRow], runs: Sequence[str]) -> Iterator[TrendLine]:
-    for execution in dict.fromkeys(row.key.execution for row in rows):
+    # By name: the same have the same colours in each of a page's pictures.
+    for execution in sorted({row.key.execution for row in rows}):
         own = {row.bundle: row for row in rows if row.key.execution == execution}
         dots = tuple(
             TrendDot(

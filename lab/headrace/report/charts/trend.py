@@ -24,6 +24,7 @@ from .svg import (
 )
 
 HEIGHT, TOP, BOTTOM, LEFT = 254.0, 30.0, 40.0, 58.0  # above: the axis' name, clear of its top
+EDGE = 10.0  # from the axis' ends to the first and the last dot
 STYLES = 6
 
 
@@ -56,7 +57,9 @@ def draw(runs: Sequence[str], lines: Sequence[TrendLine], width: float) -> str:
     small = width < 500
     end = width - (12.0 if small else 130.0)
     marks = covering(max(d.high_pps for one in lines for d in one.dots) or 1.0, 4)
-    x = linear(-0.5, max(len(runs) - 0.5, 0.5), LEFT, end)
+    # The first and the last run stand above their names.
+    ends = (0.0, len(runs) - 1.0) if len(runs) > 1 else (-0.5, 0.5)
+    x = linear(*ends, LEFT + EDGE, end - EDGE)
     y = linear(0, marks[-1], HEIGHT - BOTTOM, TOP)
     scale = rate_scale(marks[-1])
     body = []
