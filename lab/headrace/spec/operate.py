@@ -64,7 +64,7 @@ class SharedChain(Spec):
     divided by `weight`. `slo`: its own, if it is not that of all."""
 
     load: LoadCurve
-    weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    weight: Annotated[float, Field(ge=0.01, le=100)] = 1.0  # beyond that one has no lcore at all
     slo: Slo | None = None
 
 

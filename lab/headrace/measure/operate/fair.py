@@ -10,7 +10,7 @@ import numpy as np
 
 from headrace.ground.operable import Numbers
 
-_LEAST = 1e-6  # of an lcore, below which nothing is left
+_LEAST = 1e-9  # of an lcore, below which nothing is left
 
 
 @dataclass(frozen=True)

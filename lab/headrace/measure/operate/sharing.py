@@ -13,12 +13,13 @@ from headrace.ground.operable import Numbers, PlantTelemetry, SharedOperable, Sh
 from headrace.measure.operate.asking import AskingChain, view_of
 from headrace.measure.operate.evened import even
 from headrace.measure.operate.fair import AskedLcores, granted, laid_out
+from headrace.measure.operate.handing import handed_over
 from headrace.measure.operate.loop import SAID_EVERY_S, OperateRun, Tally, run_of
 from headrace.measure.operate.policy import PlantSituation, Sizing, WantedStep
 from headrace.record.operate import SharedLcores
 from headrace.spec.operate import Operate, PolicyName
 
-_FULL = 1e-9  # an lcore's parts add up to one, but for the numbers' last digits
+_ALL = 1e-9  # of what it asks for, that a chain may lack, as the numbers' last digits do
 
 
 @dataclass
@@ -116,24 +117,18 @@ class SharingChains:
             one.step()
 
     def _hand_over(self) -> None:
-        """What a chain is to lose of an lcore it loses at once, and all of one when its packets
-        have left; only then others get it."""
-        for one in self.chains:
-            less = (one.target > 0) & (one.target < one.plant.parts)
-            one.plant.parts = np.where(less, one.target, one.plant.parts)
-        for one in self.chains:
-            gone = (one.target == 0) & ~one.plant.on
-            one.plant.parts = np.where(gone, 0.0, one.plant.parts)
-        free = 1 - np.sum([one.plant.parts for one in self.chains], axis=0)
-        for one in self.chains:
-            more = one.target - one.plant.parts
-            taken = np.where((more > 0) & (more <= free + _FULL), more, 0.0)
-            one.plant.parts = one.plant.parts + taken
-            free = free - taken
+        plants = [one.plant for one in self.chains]
+        have = handed_over(
+            np.array([plant.parts for plant in plants]),
+            np.array([one.target for one in self.chains]),
+            np.array([plant.on for plant in plants]),
+        )
+        for plant, parts in zip(plants, have, strict=True):
+            plant.parts = parts
 
 
 def _why(ask: AskedLcores, grant: float, lcores: int) -> str:
-    if grant >= min(ask.whole, ask.part) - _FULL:
+    if grant >= min(ask.whole, ask.part) - _ALL:
         return f"it needs {grant:.3g} lcores"
     return f"it needs {ask.part:.3g} lcores, and {grant:.3g} of {lcores} are its share"
 

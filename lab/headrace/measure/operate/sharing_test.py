@@ -178,3 +178,25 @@ def test_no_lcore_is_anybodys_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(len(run.log.decisions) > 3 for run in runs.values())
     again = shared(up_and_down, {"a": 1, "b": 2, "c": 3}, 3)
     assert [run.log for run in again.values()] == [run.log for run in runs.values()]
+
+
+def test_two_that_wait_for_each_others_only_lcore_change_places(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Four chains with the halves of two lcores. Then the first is to have 0.6, so that the second
+    fits only beside the fourth, where the third is, whose 0.4 fit only where the second was."""
+    from headrace.measure.operate import sharing
+
+    begun, after, asks = [0.5, 0.5, 0.5, 0.5], [0.6, 0.5, 0.4, 0.5], []
+
+    def granted(asked: object, weights: object, lcores: object) -> list[float]:
+        asks.append(asked)
+        return begun if len(asks) < 50 else after
+
+    monkeypatch.setattr(sharing, "granted", granted)
+    steady = [(0.0, 0.2e6), (1.0, 0.2e6)]
+    runs = shared({name: steady for name in "wxyv"}, {name: 1 for name in "wxyv"}, 2)
+    assert [runs[name].log.course[-1].lcores for name in "wxyv"] == pytest.approx(after)
+    for run in runs.values():
+        assert all(one.at_s < 0.6 for one in run.log.decisions)
+        assert run.totals.dropped == 0 and run.totals.held_back == 0
