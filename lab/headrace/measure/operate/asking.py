@@ -4,14 +4,12 @@ has what is granted."""
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from headrace.ground.operable import Foresight
 from headrace.measure.operate.fair import AskedLcores
-from headrace.measure.operate.followed import FollowedLoad
-from headrace.measure.operate.headrace import HOLD_S
+from headrace.measure.operate.followed import FollowedLoad, HighestHeld
 from headrace.measure.operate.metered import MeteredSteps
 from headrace.measure.operate.oracle import OraclePolicy
 from headrace.measure.operate.policy import PlantSituation, Sizing
@@ -52,7 +50,7 @@ class FollowedView:
     kept."""
 
     load: FollowedLoad
-    _highs: deque[tuple[float, float]] = field(default_factory=deque)  # when, pps
+    held: HighestHeld
 
     @property
     def learned(self) -> float | None:
@@ -71,12 +69,9 @@ class FollowedView:
         load.follow(seen)
         if seen.settled and not moving:
             load.learn(seen)
-        high, now_s = load.high(through_s), seen.begin_s + seen.seconds
-        self._highs.append((now_s, high))
-        while self._highs[0][0] < now_s - HOLD_S:
-            self._highs.popleft()
-        kept = load.room() * max(pps for _, pps in self._highs)
-        return NeededLoad(high, kept, load.uneven, load.dearer)
+        high = load.high(through_s)
+        self.held.expect(seen.seconds, high)
+        return NeededLoad(high, load.room() * self.held.pps, load.uneven, load.dearer)
 
 
 @dataclass
@@ -125,7 +120,8 @@ def view_of(name: PolicyName, sizing: Sizing, future: Foresight, interval_s: flo
     if name == "oracle":
         oracle = OraclePolicy(sizing, future, interval_s)
         return ForeseenView(oracle, future, interval_s)
-    return FollowedView(FollowedLoad(sizing, float(future.pps[0]), interval_s))
+    load = FollowedLoad(sizing, float(future.pps[0]), interval_s)
+    return FollowedView(load, HighestHeld(interval_s))
 
 
 @dataclass

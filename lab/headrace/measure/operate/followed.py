@@ -5,17 +5,20 @@ is spread, and what its packets cost beyond what the model says."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 
 from headrace.ground.operable import PlantTelemetry
 from headrace.measure.operate.policy import Sizing
 from headrace.measure.operate.static import EVEN
 
+HOLD_S = 1.0  # before lcores are given up
 _LEVEL, _TREND, _NOISE = 0.3, 0.03, 0.05  # weights of the newest interval
 _JUMP = 4.0  # deviations
 _SIGMAS = 3.0  # beyond what is expected, that there is room for
 _LEARNED, _WORKING = 0.05, 0.1  # weight; how busy an lcore has to be to learn from it
 _ALARMED = 0.5  # weight, while the SLO is broken
+_WHOLE = 0.99  # of the time that is held: looks do not end with it
 _ROOM, _ROOM_SIGMAS = 0.02, 2.0  # of what is expected, before lcores are given up
 
 
@@ -76,3 +79,30 @@ class FollowedLoad:
         if came.sum() > 0:
             uneven = float(came.max() / came.mean())
             self.uneven += _LEARNED * (max(1.0, uneven) - self.uneven)
+
+
+@dataclass
+class HighestHeld:
+    """The highest load that was expected at any moment of the last second. Looks may be late: so it
+    is a second of their time, and not so many of them."""
+
+    interval_s: float
+    _looks: deque[tuple[float, float]] = field(default_factory=deque)  # for how long, pps
+    _seconds: float = 0.0  # of these
+
+    def expect(self, seconds: float, pps: float) -> None:
+        self._looks.append((seconds, pps))
+        self._seconds += seconds
+        while self._seconds - self._looks[0][0] >= HOLD_S - self.interval_s / 2:
+            self._seconds -= self._looks.popleft()[0]
+
+    def forget(self) -> None:
+        """What was expected before more lcores were taken says nothing for giving them up."""
+        self._looks.clear()
+        self._seconds = 0.0
+
+    @property
+    def pps(self) -> float:
+        """Infinite, while less than a second is known: nothing is given up for that."""
+        whole = self._seconds >= HOLD_S * _WHOLE
+        return max(pps for _, pps in self._looks) if whole else math.inf

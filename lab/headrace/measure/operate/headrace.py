@@ -11,19 +11,17 @@ learned from how busy lcores are.
 from __future__ import annotations
 
 import math
-from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from headrace.ground.operable import Assignment, PlantTelemetry
+from headrace.ground.operable import Assignment
 from headrace.measure.operate.evened import chosen, even, most_share
-from headrace.measure.operate.followed import FollowedLoad
+from headrace.measure.operate.followed import HOLD_S, FollowedLoad, HighestHeld
 from headrace.measure.operate.metered import MeteredSteps
 from headrace.measure.operate.policy import PlantSituation, Sizing, WantedStep
 from headrace.measure.operate.static import EVEN
 
-HOLD_S = 1.0  # before lcores are given up
 _UNEVEN, _AGAIN_S, _BETTER = 1.08, 0.5, 0.97  # when buckets are spread anew, and for what gain
 
 
@@ -34,14 +32,14 @@ class HeadracePolicy:
     sizing: Sizing
     first_pps: float
     interval_s: float
-    _expected: deque[tuple[float, float]] = field(default_factory=deque)  # for how long, pps
-    _held_s: float = 0.0  # of these
     _spread_at: float = -math.inf
     _load: FollowedLoad = field(init=False)
+    _held: HighestHeld = field(init=False)
     _metered: MeteredSteps = field(init=False)
 
     def __post_init__(self) -> None:
         self._load = FollowedLoad(self.sizing, self.first_pps, self.interval_s)
+        self._held = HighestHeld(self.interval_s)
         self._metered = MeteredSteps(self.sizing, self.interval_s)
 
     @property
@@ -61,9 +59,9 @@ class HeadracePolicy:
         high = self._high(used)
         more = self.sizing.needed(high, load.uneven, load.dearer)
         if more > used:
-            self._expected.clear()  # they are not given up again for what was expected before
-            self._held_s = 0.0
-        self._expect(seen, self._high(max(1, used - 1)))
+            self._held.forget()
+        # What one lcore fewer would have to be asked for.
+        self._held.expect(seen.seconds, self._high(max(1, used - 1)))
         if more > used:
             return self._resized(situation, more, f"{high / 1e6:.3g} Mpps are expected")
         if target is not None:
@@ -71,20 +69,12 @@ class HeadracePolicy:
             return None if part is None else WantedStep(part, "", goes_on=True)
         if not seen.settled:
             return None
-        most = max(high for _, high in self._expected)
+        most = self._held.pps
         fewer = self.sizing.needed(load.room() * most, load.uneven, load.dearer)
-        if fewer < used and self._held_s >= HOLD_S * 0.99:
+        if fewer < used:
             why = f"at most {most / 1e6:.3g} Mpps for {HOLD_S:g} s"
             return self._resized(situation, fewer, why)
         return self._spread(situation)
-
-    def _expect(self, seen: PlantTelemetry, high: float) -> None:
-        """What one lcore fewer would have to be asked for, at each moment of the last second:
-        looks may be late."""
-        self._expected.append((seen.seconds, high))
-        self._held_s += seen.seconds
-        while self._held_s - self._expected[0][0] >= HOLD_S - self.interval_s / 2:
-            self._held_s -= self._expected.popleft()[0]
 
     def _high(self, lcores: int) -> float:
         """What comes at most until a change of so many lcores is through."""

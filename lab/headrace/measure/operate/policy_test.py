@@ -4,6 +4,7 @@ and the model knows of no waiting below that."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from headrace.ground.operable import Assignment, Foresight, Numbers, PlantTelemetry, Totals
 from headrace.layout.buckets import TICK_S, BucketedLcores, BucketLoad
 from headrace.measure.operate.evened import chosen, even, most_share
+from headrace.measure.operate.followed import HighestHeld
 from headrace.measure.operate.loop import OperateRun, Tally, operate
 from headrace.record.identity import Origin
 from headrace.spec.operate import Operate, PolicyName, Slo, StepCosts
@@ -203,6 +205,23 @@ def test_an_slo_that_nothing_keeps_is_said_to_be_so(peak: float, alone_s: float,
         text = run(policy, future, model=model).log.operated.unkeepable
         assert text is not None and why in text
     assert run("static", STEP).log.operated.unkeepable is None
+
+
+def test_the_highest_load_is_that_of_a_second_whatever_looks_take() -> None:
+    """A peak among looks of 10 ms counts until they are of a second behind it; looks of 50 ms are
+    twenty for the same. For less than a second nobody is to be trusted."""
+    for seconds in (0.01, 0.05):
+        held, many = HighestHeld(0.01), round(1 / seconds)
+        held.expect(seconds, 9.0)
+        assert held.pps == math.inf
+        for _ in range(many - 1):
+            held.expect(seconds, 2.0)
+        assert held.pps == 9.0
+        held.expect(seconds, 2.0)
+        assert held.pps == 2.0
+        held.forget()
+        held.expect(seconds, 1.0)
+        assert held.pps == math.inf
 
 
 def test_a_late_look_is_several_windows() -> None:
