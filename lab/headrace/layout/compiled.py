@@ -2,9 +2,12 @@
 """The loop of layout/events.py, compiled. Arrays instead of objects, as numba knows those.
 
 By queue: `qi` and `qf` (integers, floats); its ring, `whens` a packet came and `dues`, when it was
-to be sent. By lcore: `li`, `lf`; `feeds[a, b]`: lcore a may get packets of lcore b; its queues are
-`mine[li[a, OWN]]` and as many behind it as COUNT says. `first`: number of each stage's first queue.
-`planned`: when each packet is due. `par`: scalars. `total`: packets so far.
+to be sent; `filled[0]` lists the queues that hold any, `filled[1]` has where each is listed. By
+lcore: `li`, `lf`; its queues are `mine[li[a, OWN]]` and as many behind it as COUNT says, and other
+lcores that it may get packets of are `feeders[li[a, FED]]` and as many behind it as FEEDERS says.
+`first`: number of each stage's first queue. `planned`: when each packet is due. `par`: scalars.
+`total`: packets so far. `soonest`: a tree whose leaves are the lcores, and each other node the one
+of the two below it whose clock is behind, so that `soonest[1]` is the lcore to go on with.
 """
 
 from __future__ import annotations
@@ -16,23 +19,50 @@ from numba import njit
 
 # Nothing is allocated here, so that nobody has to count who holds the arrays: counting took seven
 # eighths of the time, as each call of a function counts each of its arrays.
-_compiled = njit(cache=True, _nrt=False, error_model="numpy")
+_loop = njit(cache=True, _nrt=False, error_model="numpy")
+# Parts of it are put in where they are called: a call hands over nine words of each array.
+_compiled = njit(cache=True, _nrt=False, error_model="numpy", forceinline=True)
 
 NEVER = np.inf
 # Of qi: FOLLOWING is polled next; TURN counts packets that a stage before gave out in turn.
 CPU, TASK, STAGE, ROOM, FOLLOWING, HEAD, SIZE, DROPPED, ASLEEP, TURN = range(10)
 CYCLES, POLL, IDLE, SHARE, BEGINS, ENDS, PATIENCE, READY = range(8)  # of qf
-COUNT, SEVERAL, AT, QUIET, OWN = range(
-    5
-)  # of li: queues, several tasks, next one, polls for nothing
+# Of li: queues, several tasks, next queue, polls for nothing; whether it feeds itself.
+COUNT, SEVERAL, AT, QUIET, OWN, FED, FEEDERS, ITSELF = range(8)
 CLOCK, SLICE_END, PAUSE_AT = range(3)  # of lf
 PAUSE_RATE, SLICE, SWITCH, WAKE, ROUSE, LANES, OUTSIDE, PACKETS, MOST = range(9)  # of par
-SENT, GONE, ARRIVED, EVENTS, WAITING = range(5)  # of total; WAITING: a queue that was not empty
+SENT, GONE, ARRIVED, EVENTS, FILLED = range(5)  # of total; FILLED: queues that are not empty
 
 
 @_compiled
 def _next_pause(now: float, per_cycle: float) -> float:
     return now + np.random.exponential(1.0 / per_cycle) if per_cycle > 0 else NEVER
+
+
+@_compiled
+def _moved(lf: Any, soonest: Any, c: int) -> None:
+    """The clock of this lcore is another one. Of two that are equal the first goes on."""
+    node = (len(soonest) // 2 + c) // 2
+    while node > 0:
+        left, right = soonest[2 * node], soonest[2 * node + 1]
+        soonest[node] = right if lf[right, CLOCK] < lf[left, CLOCK] else left
+        node //= 2
+
+
+@_compiled
+def _fill(total: Any, filled: Any, q: int) -> None:
+    filled[0, total[FILLED]] = q
+    filled[1, q] = total[FILLED]
+    total[FILLED] += 1
+
+
+@_compiled
+def _empty(total: Any, filled: Any, q: int) -> None:
+    """The last of the list takes its place."""
+    total[FILLED] -= 1
+    last = filled[0, total[FILLED]]
+    filled[0, filled[1, q]] = last
+    filled[1, last] = filled[1, q]
 
 
 @_compiled
@@ -71,7 +101,9 @@ def _lane(qi: Any, qf: Any, first: Any, q: int) -> int:
 
 
 @_compiled
-def _rouse(qi: Any, qf: Any, li: Any, lf: Any, par: Any, q: int, when: float) -> bool:
+def _rouse(
+    qi: Any, qf: Any, li: Any, lf: Any, soonest: Any, par: Any, q: int, when: float
+) -> bool:
     """A task that sleeps is told of a packet; its lcore begins with it when it has nothing else."""
     if qi[q, ASLEEP] == 0:
         return False
@@ -85,11 +117,14 @@ def _rouse(qi: Any, qf: Any, li: Any, lf: Any, par: Any, q: int, when: float) ->
         lf[c, SLICE_END] = qf[q, READY] + par[SLICE]
         while lf[c, PAUSE_AT] < lf[c, CLOCK]:  # they passed while it did nothing
             lf[c, PAUSE_AT] = _next_pause(lf[c, CLOCK], par[PAUSE_RATE])
+        _moved(lf, soonest, c)
     return True
 
 
 @_compiled
-def _put(qi: Any, total: Any, whens: Any, dues: Any, q: int, when: float, due: float) -> None:
+def _put(
+    qi: Any, total: Any, filled: Any, whens: Any, dues: Any, q: int, when: float, due: float
+) -> None:
     if q < 0 or qi[q, SIZE] >= qi[q, ROOM]:
         qi[max(q, 0), DROPPED] += 1
         total[GONE] += 1
@@ -99,6 +134,8 @@ def _put(qi: Any, total: Any, whens: Any, dues: Any, q: int, when: float, due: f
         at -= qi[q, ROOM]
     whens[q, at] = when
     dues[q, at] = due
+    if qi[q, SIZE] == 0:
+        _fill(total, filled, q)
     qi[q, SIZE] += 1
 
 
@@ -110,6 +147,7 @@ def _admit(
     planned: Any,
     par: Any,
     total: Any,
+    filled: Any,
     whens: Any,
     dues: Any,
     now: float,
@@ -118,7 +156,7 @@ def _admit(
     while total[SENT] < par[PACKETS] and planned[total[SENT]] <= now:
         due = planned[total[SENT]]
         total[SENT] += 1
-        _put(qi, total, whens, dues, _replica(qf, first, 1, due), due, due)
+        _put(qi, total, filled, whens, dues, _replica(qf, first, 1, due), due, due)
 
 
 @_compiled
@@ -175,7 +213,15 @@ def _interrupted(
 
 @_compiled
 def _taken(
-    qi: Any, qf: Any, planned: Any, par: Any, total: Any, whens: Any, q: int, now: float
+    qi: Any,
+    qf: Any,
+    planned: Any,
+    par: Any,
+    total: Any,
+    filled: Any,
+    whens: Any,
+    q: int,
+    now: float,
 ) -> int:
     """Packets of a burst that have come by now."""
     taken = 0
@@ -189,6 +235,7 @@ def _taken(
         qi[q, DROPPED] += qi[q, SIZE]
         total[GONE] += qi[q, SIZE]
         qi[q, SIZE] = 0
+        _empty(total, filled, q)
     left, at = min(int(par[MOST]), qi[q, SIZE]), qi[q, HEAD]
     while taken < left and whens[q, at] <= now:
         taken += 1
@@ -209,21 +256,48 @@ def _not_before(qi: Any, qf: Any, li: Any, lf: Any, q: int) -> float:
 
 
 @_compiled
-def _soonest(
-    qi: Any, qf: Any, li: Any, lf: Any, total: Any, whens: Any, due: float, enough: float
+def _first_taken(
+    qi: Any,
+    qf: Any,
+    li: Any,
+    lf: Any,
+    total: Any,
+    filled: Any,
+    whens: Any,
+    due: float,
+    enough: float,
 ) -> float:
-    """When the first of all packets that wait can be taken; anything up to `enough` is as good. It
-    begins where one waited before: of many queues few have any."""
-    soonest, queues, begin = due, len(qi), total[WAITING]
-    for i in range(queues):
-        other = begin + i if begin + i < queues else begin + i - queues
-        if qi[other, SIZE] > 0:
-            head = whens[other, qi[other, HEAD]]
-            soonest = min(soonest, max(head, _not_before(qi, qf, li, lf, other)))
-            if soonest <= enough:
-                total[WAITING] = other
-                break
+    """When the first of all packets that wait can be taken; anything up to `enough` is as good. A
+    queue that was so is looked at first the next time."""
+    soonest = due
+    for i in range(total[FILLED]):
+        q = filled[0, i]
+        head = whens[q, qi[q, HEAD]]
+        soonest = min(soonest, max(head, _not_before(qi, qf, li, lf, q)))
+        if soonest <= enough:
+            front = filled[0, 0]
+            filled[0, 0], filled[0, i] = q, front
+            filled[1, q], filled[1, front] = 0, i
+            break
     return float(soonest)
+
+
+@_compiled
+def _first_own(
+    qi: Any, li: Any, mine: Any, total: Any, filled: Any, whens: Any, c: int, own: float
+) -> float:
+    """When the first packet came that waits for this lcore; `own`, if none did before it."""
+    if total[FILLED] < li[c, COUNT]:
+        for i in range(total[FILLED]):
+            q = filled[0, i]
+            if qi[q, CPU] == c:
+                own = min(own, whens[q, qi[q, HEAD]])
+        return own
+    for i in range(li[c, COUNT]):
+        q = mine[li[c, OWN] + i]
+        if qi[q, SIZE] > 0:
+            own = min(own, whens[q, qi[q, HEAD]])
+    return own
 
 
 @_compiled
@@ -233,10 +307,11 @@ def _idle(
     li: Any,
     lf: Any,
     mine: Any,
-    feeds: Any,
+    feeders: Any,
     planned: Any,
     par: Any,
     total: Any,
+    filled: Any,
     whens: Any,
     c: int,
     q: int,
@@ -259,18 +334,14 @@ def _idle(
     step = qf[q, IDLE] * (1 if li[c, SEVERAL] > 0 else li[c, COUNT])
     due = planned[total[SENT]] if total[SENT] < par[PACKETS] else NEVER
     own = lf[c, SLICE_END] if li[c, SEVERAL] > 0 else NEVER
-    for i in range(li[c, COUNT]):
-        other = mine[li[c, OWN] + i]
-        if qi[other, SIZE] > 0:
-            own = min(own, whens[other, qi[other, HEAD]])
-    if feeds[c, c] or par[OUTSIDE] > 0:
+    own = _first_own(qi, li, mine, total, filled, whens, c, own)
+    if li[c, ITSELF] > 0 or par[OUTSIDE] > 0:
         own = min(own, due)
     coming = NEVER
-    for other in range(len(lf)):
-        if other != c and feeds[c, other] and lf[other, CLOCK] < coming:
-            coming = lf[other, CLOCK]
+    for i in range(li[c, FEEDERS]):
+        coming = min(coming, lf[feeders[li[c, FED] + i], CLOCK])
     if coming < own:
-        coming = max(coming, _soonest(qi, qf, li, lf, total, whens, due, coming))
+        coming = max(coming, _first_taken(qi, qf, li, lf, total, filled, whens, due, coming))
     coming = min(own, coming)
     if qf[q, PATIENCE] < NEVER:
         coming = min(coming, lf[c, CLOCK] + (qf[q, PATIENCE] - 1 - li[c, QUIET]) * qf[q, IDLE])
@@ -291,6 +362,8 @@ def _work(
     planned: Any,
     par: Any,
     total: Any,
+    filled: Any,
+    soonest: Any,
     whens: Any,
     dues: Any,
     latencies: Any,
@@ -317,14 +390,16 @@ def _work(
         else:
             lanes = par[LANES] > 0
             to = _lane(qi, qf, first, q) if lanes else _replica(qf, first, stage + 1, now)
-            _put(qi, total, whens, dues, to, done, due)
-            if to >= 0 and _rouse(qi, qf, li, lf, par, to, done):
+            _put(qi, total, filled, whens, dues, to, done, due)
+            if to >= 0 and _rouse(qi, qf, li, lf, soonest, par, to, done):
                 lf[c, CLOCK] += par[ROUSE]
     if stage > 0:
         qi[q, SIZE] -= taken
+        if qi[q, SIZE] == 0:
+            _empty(total, filled, q)
 
 
-@_compiled
+@_loop
 def run(
     qi: Any,
     qf: Any,
@@ -332,11 +407,13 @@ def run(
     lf: Any,
     first: Any,
     mine: Any,
-    feeds: Any,
+    feeders: Any,
     pauses: Any,
     planned: Any,
     par: Any,
     total: Any,
+    filled: Any,
+    soonest: Any,
     whens: Any,
     dues: Any,
     latencies: Any,
@@ -350,22 +427,27 @@ def run(
         lf[c, SLICE_END] = par[SLICE]
     if par[OUTSIDE] > 0:
         lf[qi[0, CPU], CLOCK] = NEVER
+    leaves = len(soonest) // 2
+    for leaf in range(leaves):
+        soonest[leaves + leaf] = min(leaf, len(lf) - 1)
+    for leaf in range(leaves):
+        _moved(lf, soonest, leaf)
     while total[ARRIVED] + total[GONE] < par[PACKETS]:
-        c = 0
-        for other in range(1, len(lf)):
-            if lf[other, CLOCK] < lf[c, CLOCK]:
-                c = other
+        c = soonest[1]
         now = lf[c, CLOCK]
         if par[OUTSIDE] > 0:
-            _admit(qi, qf, first, planned, par, total, whens, dues, now)
-        if _interrupted(qi, qf, li, lf, mine, pauses, par, c, now):
-            continue
-        q = li[c, AT]
-        li[c, AT] = qi[q, FOLLOWING]  # of the same task
-        taken = _taken(qi, qf, planned, par, total, whens, q, now)
-        if taken == 0:
-            _idle(qi, qf, li, lf, mine, feeds, planned, par, total, whens, c, q)
-            continue
-        li[c, QUIET] = 0
-        total[EVENTS] += taken
-        _work(qi, qf, li, lf, first, planned, par, total, whens, dues, latencies, came, c, q, taken)
+            _admit(qi, qf, first, planned, par, total, filled, whens, dues, now)
+        if not _interrupted(qi, qf, li, lf, mine, pauses, par, c, now):
+            q = li[c, AT]
+            li[c, AT] = qi[q, FOLLOWING]  # of the same task
+            taken = _taken(qi, qf, planned, par, total, filled, whens, q, now)
+            if taken == 0:
+                _idle(qi, qf, li, lf, mine, feeders, planned, par, total, filled, whens, c, q)
+            else:
+                li[c, QUIET] = 0
+                total[EVENTS] += taken
+                _work(
+                    qi, qf, li, lf, first, planned, par, total, filled, soonest, whens, dues,
+                    latencies, came, c, q, taken,
+                )  # fmt: skip
+        _moved(lf, soonest, c)

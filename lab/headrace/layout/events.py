@@ -125,10 +125,10 @@ def follow(way: Traversal, packets: int, seed: int = 1) -> Followed:
     flat = [queue for several in way.stages for queue in several]
     cpus = sorted({queue.stage.cpu for queue in flat})
     qi, qf = _queues(way, flat, cpus)
-    feeds, li = _lcores(qi, len(cpus))
+    feeders, li = _lcores(qi, len(cpus))
     mine = np.argsort(qi[:, c.CPU], kind="stable").astype(np.int64)
     lf, total = np.zeros((len(cpus), 3)), np.zeros(5, np.int64)
-    widest = int(qi[:, c.ROOM].max())
+    widest, leaves = int(qi[:, c.ROOM].max()), 1 << (len(cpus) - 1).bit_length()
     latencies, came = np.empty(packets), np.empty(packets)
     lcores = way.lcores
     pauses = lcores.pauses or Pauses(0.0, (0.0,))
@@ -137,8 +137,9 @@ def follow(way: Traversal, packets: int, seed: int = 1) -> Followed:
          lcores.rouse_cycles, way.lanes, lcores.outside, packets, BURST], dtype=np.float64,
     )  # fmt: skip
     c.run(
-        qi, qf, li, lf, np.cumsum([0, *map(len, way.stages)]).astype(np.int64), mine, feeds,
+        qi, qf, li, lf, np.cumsum([0, *map(len, way.stages)]).astype(np.int64), mine, feeders,
         np.array(pauses.lengths, dtype=np.float64), way.planned(packets, seed), par, total,
+        np.zeros((2, len(flat)), np.int64), np.zeros(2 * leaves, np.int64),
         np.empty((len(flat), widest)), np.empty((len(flat), widest)), latencies, came, seed,
     )  # fmt: skip
     arrived, sent = int(total[c.ARRIVED]), float(lf[qi[0, c.CPU], c.CLOCK])
@@ -155,13 +156,21 @@ def follow(way: Traversal, packets: int, seed: int = 1) -> Followed:
 def _queues(
     way: Traversal, flat: Sequence[Queue], cpus: Sequence[int]
 ) -> tuple[NDArray[np.int64], Floats]:
-    places = [(cpus.index(queue.stage.cpu), queue.task) for queue in flat]
+    number = {cpu: i for i, cpu in enumerate(cpus)}
+    places = [(number[queue.stage.cpu], queue.task) for queue in flat]
     stage = [i for i, several in enumerate(way.stages) for _ in several]
-    rows = []
-    for i, queue in enumerate(flat):
-        mates = [j for j, place in enumerate(places) if place == places[i]]
-        following = mates[(mates.index(i) + 1) % len(mates)]
-        rows.append((*places[i], stage[i], queue.room, following, 0, 0, 0, 0, 0))
+    mates: dict[tuple[int, int], list[int]] = {}
+    for i, place in enumerate(places):
+        mates.setdefault(place, []).append(i)
+    following = {
+        i: after
+        for some in mates.values()
+        for i, after in zip(some, [*some[1:], some[0]], strict=True)
+    }
+    rows = [
+        (*place, stage[i], flat[i].room, following[i], 0, 0, 0, 0, 0)
+        for i, place in enumerate(places)
+    ]
     floats = [
         (
             *reversed(q.stage.line),
@@ -177,23 +186,24 @@ def _queues(
     return np.array(rows, dtype=np.int64), np.array(floats, dtype=np.float64)
 
 
-def _lcores(qi: NDArray[np.int64], count: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Which lcore may get packets of which; and of each its queues, whether tasks share it, and the
-    queue that it begins with."""
+def _lcores(qi: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Other lcores that each may get packets of; and of each its queues, whether tasks share it,
+    the queue that it begins with, and where its lists begin."""
     from headrace.layout import compiled as c
 
+    cpu, task, stage = qi[:, c.CPU], qi[:, c.TASK], qi[:, c.STAGE]
+    # A source feeds itself: what it waits for is time.
+    gets, gives = np.nonzero((stage[:, None] == stage + 1) | (stage[:, None] + stage == 0))
     feeds = np.zeros((count, count), dtype=np.bool_)
-    for one in qi:
-        for other in qi:
-            # A source feeds itself: what it waits for is time.
-            if one[c.STAGE] == other[c.STAGE] + 1 or one[c.STAGE] == other[c.STAGE] == 0:
-                feeds[one[c.CPU], other[c.CPU]] = True
-    li = np.zeros((count, 5), dtype=np.int64)
-    for q, one in reversed(list(enumerate(qi))):
-        lcore = one[c.CPU]
-        li[lcore, c.COUNT] += 1
-        li[lcore, c.SEVERAL] |= int(one[c.TASK] > 0)
-        if one[c.TASK] == 0:
-            li[lcore, c.AT] = q
-    li[:, c.OWN] = np.cumsum(li[:, c.COUNT]) - li[:, c.COUNT]
-    return feeds, li
+    feeds[cpu[gets], cpu[gives]] = True
+    li = np.zeros((count, 8), dtype=np.int64)
+    li[:, c.ITSELF] = feeds.diagonal()
+    np.fill_diagonal(feeds, False)
+    li[:, c.COUNT] = np.bincount(cpu, minlength=count)
+    li[cpu[task > 0], c.SEVERAL] = 1
+    first, own = np.unique(cpu[task == 0], return_index=True)
+    li[first, c.AT] = np.nonzero(task == 0)[0][own]
+    li[:, c.FEEDERS] = feeds.sum(axis=1)
+    for begins, several in ((c.OWN, c.COUNT), (c.FED, c.FEEDERS)):
+        li[:, begins] = np.cumsum(li[:, several]) - li[:, several]
+    return np.nonzero(feeds)[1].astype(np.int64), li
