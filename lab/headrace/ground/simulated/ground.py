@@ -13,9 +13,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from headrace.engine.describe import Description, describe
 from headrace.engine.place import Placement, Topology, place
 from headrace.engine.plan_compiler import GENERATOR, SINK, check_nodes
@@ -193,8 +190,6 @@ class SimulatedPoint:
     cpus: frozenset[int] = frozenset()  # of this machine
     edges: tuple[Edge, ...] = ()  # none: all packets go through all functions
     remarks: tuple[str, ...] = ()  # what is right, but rarely meant
-    # By direction and load.
-    delays: dict[tuple[str, float], NDArray[np.float64] | None] = field(default_factory=dict)
 
     @property
     def chain(self) -> str:
@@ -338,14 +333,14 @@ class SimulatedDeployed(Computed):
         direction = point.experiment.workload.direction
         here = self._corners[0.0]
         if here.other is None:
-            return observations(trial, {direction: self._expected(load, direction, here)})
+            return observations(trial, {direction: self._expected(load, here)})
         back = replace(here.other, other=replace(here, other=None))
         ways: dict[Direction, PricedLayout] = {"forward": here, "reverse": back}
         return observations(
-            trial, {name: self._expected(load, name, one) for name, one in ways.items()}
+            trial, {name: self._expected(load, one) for name, one in ways.items()}
         )
 
-    def _expected(self, load: AskedLoad, direction: str, here: PricedLayout) -> Expected:
+    def _expected(self, load: AskedLoad, here: PricedLayout) -> Expected:
         """What is expected of one direction; the other one has as many packets."""
         experiment, server = self.point.experiment, self.point.ground.server
         most = here.source_pps()
@@ -354,10 +349,6 @@ class SimulatedDeployed(Computed):
         if self._waits():
             sent = min(sent, capacity)
         bounds = [self._corners[corner].capacity()[0] for corner in (1.0, -1.0)]
-        if (direction, sent) not in self.point.delays:
-            self.point.delays[direction, sent] = delays_ns(
-                here, sent, capacity, experiment, server, self.point.ground.engine
-            )  # fmt: skip
         carried = here.received_pps(sent)
         return Expected(
             here,
@@ -365,7 +356,7 @@ class SimulatedDeployed(Computed):
             carried,
             min(bounds),
             max(bounds),
-            self.point.delays[direction, sent],
+            delays_ns(here, sent, capacity, experiment, server, self.point.ground.engine),
             narrowest,
             limits_of(here, experiment, server, sent, carried, load.seconds),
             self.point.study.deployment.ring.on_full == "wait",

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,8 +39,16 @@ def delays_ns(
     if engine == "analytic" or here.other is not None or here.problem.edges:
         return _in_closed_form(here, load_pps, capacity_pps)
     packets = _OVERLOADED if load_pps > 0.98 * capacity_pps else PACKETS
-    followed = follow(traversal(here, load_pps, experiment, server), packets)
-    return followed.steady / hz * 1e9
+    return _followed_ns(traversal(here, load_pps, experiment, server), packets, hz)
+
+
+@lru_cache(maxsize=512)
+def _followed_ns(way: Traversal, packets: int, hz: float) -> NDArray[np.float64]:
+    """The same lcores, costs and load always give the same: trials of a search come back to a load,
+    and points differ in what costs nothing, as in processes or containers."""
+    delays: NDArray[np.float64] = follow(way, packets).steady / hz * 1e9
+    delays.flags.writeable = False  # whoever asks has the same array
+    return delays
 
 
 def traversal(
@@ -58,10 +67,10 @@ def traversal(
             room = server.ports[0].buffer_packets
         if i == len(way) - 1 and outside:  # what measures is not what sends, whose time is not told
             several = tuple(replace(one, cpu=OUTSIDE - 1) for one in several)
-        queues.append([Queue(one, room=room, share=_share(j, len(several), more))
-                       for j, one in enumerate(several)])  # fmt: skip
+        queues.append(tuple(Queue(one, room=room, share=_share(j, len(several), more))
+                            for j, one in enumerate(several)))  # fmt: skip
     lcores = PolledLcores(outside=outside, pauses=_pauses(server, hz))
-    return Traversal(queues, load_pps / hz, lcores)
+    return Traversal(tuple(queues), load_pps / hz, lcores)
 
 
 def _pauses(server: DescribedServer, hz: float) -> Pauses | None:
@@ -83,8 +92,8 @@ def _hosted(
     packets = min(_MOST, max(_LEAST, int(_TURNS * turns * load_pps)))
     queues, lcores = here.queues(load_pps)
     lcores = replace(lcores, pauses=_pauses(server, hz))
-    followed = follow(Traversal(queues, load_pps / hz, lcores, lanes=True), packets)
-    return followed.steady / hz * 1e9
+    way = Traversal(tuple(map(tuple, queues)), load_pps / hz, lcores, lanes=True)
+    return _followed_ns(way, packets, hz)
 
 
 def _share(index: int, among: int, uneven: float) -> float:
