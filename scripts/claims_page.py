@@ -4,7 +4,8 @@ the tables from there.
 
     scripts/claims_page.py BUNDLE...     of `headrace run s1 --on ...` and the like, or measured
     scripts/claims_page.py               the page alone, from what is kept
-    scripts/claims_page.py --check       whether the page is what is kept and the studies say
+    scripts/claims_page.py --check       whether the page is what is kept and the studies say, and
+                                         whether each contradicted claim has a paragraph
 """
 
 from __future__ import annotations
@@ -103,14 +104,33 @@ def _section(study: str, grounds: dict[str, dict[str, Any]]) -> str:
         cells += [_cell(grounds.get(ground, {}).get(name)) for ground in GROUNDS]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     reasons: dict[str, list[str]] = {}
-    for name, claim in claims.items():
-        predicted = grounds.get(PREDICTED, {})
-        theirs = predicted.get(name, {}).get("on") == server
-        if claim.differs and theirs and _verdict(predicted, name) == "contradicted":
-            reasons.setdefault(claim.differs, []).append(name)
+    for name in _contradicted(study, grounds):
+        if why := claims[name].differs:
+            reasons.setdefault(why, []).append(name)
     for why, names in reasons.items():
         lines += ["", f"{', '.join(f'`{name}`' for name in names)}: {why}"]
     return "\n".join((*lines, ""))
+
+
+def _contradicted(study: str, grounds: dict[str, dict[str, Any]]) -> list[str]:
+    """Claims that predictions for the paper's own server contradict."""
+    predicted = grounds.get(PREDICTED, {})
+    return [
+        name
+        for name in claims_of(study)
+        if predicted.get(name, {}).get("on") == SERVERS[study]
+        and _verdict(predicted, name) == "contradicted"
+    ]
+
+
+def unexplained(kept: Kept) -> list[str]:
+    """Contradicted claims without a paragraph that says why: `differs` of the study."""
+    return [
+        f"{study}: {name}"
+        for study in SERVERS
+        for name in _contradicted(study, kept.get(study, {}))
+        if not claims_of(study)[name].differs
+    ]
 
 
 def _claimed(name: str, claim: Claim) -> str:
@@ -139,10 +159,14 @@ def written() -> str:
 
 def main(arguments: list[str]) -> int:
     if arguments == ["--check"]:
-        if written() == PAGE.read_text():
-            return 0
-        print("docs/papers.md is not as docs/claims.json and the studies: scripts/claims_page.py")
-        return 1
+        problems = [
+            f"{one} is contradicted; the claim's `differs` has to say why"
+            for one in unexplained(json.loads(KEPT.read_text()))
+        ]
+        if written() != PAGE.read_text():
+            problems.append(f"{PAGE.name} is not as {KEPT.name} and the studies: run this script")
+        print("\n".join(problems), end="\n" if problems else "")
+        return 1 if problems else 0
     if arguments:
         keep([Path(one) for one in arguments])
     PAGE.write_text(written())

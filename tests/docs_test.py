@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -124,6 +126,21 @@ def test_what_is_made_of_kept_tables_is_up_to_date(script: str) -> None:
     command = [sys.executable, f"scripts/{script}", "--check"]
     done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_contradicted_claim_needs_a_paragraph() -> None:
+    """`capacity` is confirmed, so that its study has no paragraph for it; `l3-parallel` has one."""
+    spec = importlib.util.spec_from_file_location("claims_page", REPO / "scripts/claims_page.py")
+    assert spec is not None and spec.loader is not None
+    page = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(page)
+
+    def kept(server: str) -> dict[str, Any]:
+        row = {"verdict": "contradicted", "on": server}
+        return {"s1": {"predicted": {"capacity": row, "l3-parallel": row}}}
+
+    assert page.unexplained(kept("xeon-e5-2650")) == ["s1: capacity"]
+    assert page.unexplained(kept("mine")) == []  # of another server nobody claimed anything
 
 
 def test_the_role_of_a_cluster_is_what_doctor_asks_about() -> None:
