@@ -10,6 +10,7 @@ import pytest
 
 from headrace.engine.place import Topology, place
 from headrace.errors import BadInput
+from headrace.ground.simulated import queueing
 from headrace.ground.simulated.costs import counted, priced
 from headrace.ground.simulated.ground import (
     SimulatedDeployed,
@@ -19,6 +20,7 @@ from headrace.ground.simulated.ground import (
 from headrace.ground.simulated.priced_layout import PricedLayout
 from headrace.ground.simulated.queueing import delays_ns
 from headrace.ground.simulated.refuse import check_covered
+from headrace.layout.events import Followed, Traversal, follow
 from headrace.spec import document
 from headrace.spec.described import DescribedServer
 from headrace.spec.round_testdata import COSTS, read_round, round_server
@@ -265,6 +267,38 @@ def test_both_engines_say_the_same_where_there_is_room(tmp_path: Path) -> None:
         medians.append(sorted(delays)[len(delays) // 2])
     assert medians[0] == pytest.approx(medians[1], rel=0.2)
     assert delays_ns(here, 1.1 * capacity, capacity, one, described, "analytic") is None
+
+
+def test_what_was_followed_is_not_followed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two points whose lcores cost the same have the same delays; another load, other costs or
+    pauses have others."""
+    followed: list[float] = []
+
+    def counting(way: Traversal, packets: int) -> Followed:
+        followed.append(way.rate)
+        return follow(way, packets)
+
+    monkeypatch.setattr(queueing, "follow", counting)
+    queueing._followed_ns.cache_clear()
+
+    def delays(text: str, load: float) -> bytes:
+        described = server(tmp_path, text)
+        here, one = of(described, "pipeline")
+        told = delays_ns(here, load, 6e6, one, described, "events")
+        assert told is not None
+        return told.tobytes()
+
+    first = delays(SERVER, 3e6)
+    assert delays(SERVER, 3e6) == first and len(followed) == 1
+    pauses = "pauses: {per_s: [1000, x], us: [50]}\n"
+    others = [
+        delays(SERVER, 4e6),
+        delays(SERVER.replace("50, x, 10%", "60, x, 10%"), 3e6),
+        delays(SERVER + pauses, 3e6),
+    ]
+    assert len(followed) == 4 and len({first, *others}) == 4
 
 
 def test_a_packed_file_of_routes_is_read_once(tmp_path: Path) -> None:
