@@ -101,9 +101,7 @@ def _lane(qi: Any, qf: Any, first: Any, q: int) -> int:
 
 
 @_compiled
-def _rouse(
-    qi: Any, qf: Any, li: Any, lf: Any, soonest: Any, par: Any, q: int, when: float
-) -> bool:
+def _rouse(qi: Any, qf: Any, li: Any, lf: Any, soonest: Any, par: Any, q: int, when: float) -> bool:
     """A task that sleeps is told of a packet; its lcore begins with it when it has nothing else."""
     if qi[q, ASLEEP] == 0:
         return False

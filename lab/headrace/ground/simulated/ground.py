@@ -336,9 +336,7 @@ class SimulatedDeployed(Computed):
             return observations(trial, {direction: self._expected(load, here)})
         back = replace(here.other, other=replace(here, other=None))
         ways: dict[Direction, PricedLayout] = {"forward": here, "reverse": back}
-        return observations(
-            trial, {name: self._expected(load, one) for name, one in ways.items()}
-        )
+        return observations(trial, {name: self._expected(load, one) for name, one in ways.items()})
 
     def _expected(self, load: AskedLoad, here: PricedLayout) -> Expected:
         """What is expected of one direction; the other one has as many packets."""
