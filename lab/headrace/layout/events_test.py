@@ -4,6 +4,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from headrace.layout import compiled
 from headrace.layout.events import NEVER, Pauses, PolledLcores, Queue, Traversal, follow
 from headrace.layout.layout import Hop, Layout, NfCost, Problem, Traffic
 from headrace.layout.predicted_latency import QueueStage, latency_s, stages, straight
@@ -90,6 +91,42 @@ def test_sleepers_leave_their_lcore_to_who_has_packets() -> None:
 
     assert lost(50) == 0
     assert lost(NEVER) == pytest.approx(100_000 * (1 - 1 / 3 / 0.5) - 4096, rel=0.05)
+
+
+def test_each_sleeper_is_up_as_soon_as_its_packet() -> None:
+    """Six chains in turn, each asleep when its packet comes: 1,000 cycles until it is up, 100 of
+    work. Who was roused goes on when its time has come, whichever of the lcores it is."""
+    replicas = [queue(1, 1 + i, 100.0, patience=2.0) for i in range(6)]
+    ways = [[queue(0, 0, 1.0)], replicas, [queue(2, 7, 1.0)]]
+    lcores = PolledLcores(wake_cycles=1000.0)
+    followed = follow(Traversal(ways, 1 / 10_000, lcores, lanes=True), 600)
+    assert followed.lost == 0
+    assert 1_100 <= np.min(followed.steady) and np.max(followed.steady) < 1_200
+
+
+def test_the_lcore_to_go_on_with_is_the_one_behind() -> None:
+    draw = np.random.default_rng(1)
+    for lcores in (1, 2, 3, 5, 8, 33):
+        clocks, leaves = np.zeros((lcores, 3)), 1 << (lcores - 1).bit_length()
+        tree = np.zeros(2 * leaves, np.int64)
+        tree[leaves:] = np.minimum(np.arange(leaves), lcores - 1)
+        for leaf in range(leaves):
+            compiled._moved(clocks, tree, leaf)
+        for here in map(int, draw.integers(0, lcores, 200)):
+            clocks[here, compiled.CLOCK] = draw.integers(5) if draw.random() < 0.8 else NEVER
+            compiled._moved(clocks, tree, here)
+            # Of two that are equal it is the first.
+            assert tree[1] == np.argmin(clocks[:, compiled.CLOCK])
+
+
+def test_queues_that_hold_packets_are_those_listed() -> None:
+    draw, holding = np.random.default_rng(1), set[int]()
+    total, listed = np.zeros(5, np.int64), np.zeros((2, 9), np.int64)
+    for q in map(int, draw.integers(0, 9, 500)):
+        change = compiled._empty if q in holding else compiled._fill
+        change(total, listed, q)
+        holding ^= {q}
+        assert sorted(listed[0, : total[compiled.FILLED]]) == sorted(holding)
 
 
 def test_packets_stay_in_their_chain() -> None:
