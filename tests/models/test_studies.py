@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 import yaml
 
+from headrace.cli._groups import described_machine
 from headrace.engine import place as engine_place
 from headrace.engine.describe import describe
 from headrace.engine.place import Topology, place
 from headrace.ground.dry import DryRuns
 from headrace.ground.simulated.costs import priced
+from headrace.ground.simulated.refuse import check_covered
 from headrace.spec import document
 from headrace.spec.described import DescribedServer
 from headrace.spec.folder import load_folder
@@ -196,6 +198,28 @@ def test_each_flow_has_an_entry_in_every_function() -> None:
         backends = {"address": l3fwd["ranges"][0]["first"], "count": min(one.flows, 65_534)}
         assert lb["vips"][0]["backends"] == [backends]
         assert acl["cache_flows"] >= one.flows and lb["flows"] >= one.flows
+
+
+@pytest.mark.parametrize(
+    ("study", "server"),
+    [
+        ("s1", "xeon-e5-2650"),
+        ("s2", "xeon-gold-5118"),
+        ("s3", "xeon-platinum-8168"),
+        ("s5", "xeon-e5-2650v4"),
+    ],
+)
+def test_points_of_a_paper_are_predicted_for_its_server_or_left_out(
+    study: str, server: str
+) -> None:
+    """What a model comes to refuse the study says, lest claims keep what was told before."""
+    described, home = with_costs(REPO / f"servers/{server}.yaml")
+    doc = load_folder(REPO / "studies" / study)
+    predicted = [one for one in points(doc, described_machine(described)) if one.skipped is None]
+    assert predicted
+    for point in predicted:
+        for one in expand(point.doc):
+            check_covered(one, point.doc, home, described)
 
 
 def with_cache(file: Path, kib: int, folder: Path) -> Path:
