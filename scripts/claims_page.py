@@ -36,6 +36,7 @@ SERVERS = {
 }  # fmt: skip
 GROUNDS = (PREDICTED, "measured")
 NOT_COMPARABLE, NOT_RUN = "not-comparable", "not-run"
+UNASKED = "No row answers it."  # and no point of it was skipped
 
 Kept = dict[str, dict[str, dict[str, Any]]]  # study, ground, then claims by name
 
@@ -49,7 +50,8 @@ def keep(bundles: list[Path]) -> None:
         there = of.where if of.ground == PREDICTED else "2 virtual CPUs of a shared server"
         for one in run_claims(of.claims):
             row = {"value": measured_text(one), "verdict": one.verdict, "why": one.why, "on": there}
-            if one.measured is not None or one.name not in study:
+            # A run of another figure says nothing of it; one that could not have its points does.
+            if one.why != UNASKED or one.name not in study:
                 study[one.name] = row
     KEPT.write_text(json.dumps(kept, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
 
