@@ -3,6 +3,7 @@
 the tables from there.
 
     scripts/claims_page.py BUNDLE...     of `headrace run s1 --on ...` and the like, or measured
+    scripts/claims_page.py --predict FOLDER    runs them all on the papers' servers, bundles there
     scripts/claims_page.py               the page alone, from what is kept
     scripts/claims_page.py --check       whether the page is what is kept and the studies say, and
                                          whether each contradicted claim has a paragraph
@@ -12,8 +13,10 @@ from __future__ import annotations
 
 import functools
 import json
+import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +57,16 @@ def keep(bundles: list[Path]) -> None:
             if one.why != UNASKED or one.name not in study:
                 study[one.name] = row
     KEPT.write_text(json.dumps(kept, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+
+
+def predicted(folder: Path) -> Iterator[Path]:
+    """A bundle of each paper that has a described server, of all of its study."""
+    headrace = Path(sys.executable).with_name("headrace")
+    for study, server in SERVERS.items():
+        if server is not None:
+            command = [str(headrace), "run", study, "--on", server, "--out", str(folder / study)]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            yield folder / study
 
 
 @functools.cache
@@ -169,9 +182,15 @@ def main(arguments: list[str]) -> int:
             problems.append(f"{PAGE.name} is not as {KEPT.name} and the studies: run this script")
         print("\n".join(problems), end="\n" if problems else "")
         return 1 if problems else 0
-    if arguments:
+    if arguments[:1] == ["--predict"]:
+        if len(arguments) != 2 or Path(arguments[1]).exists():
+            print("--predict: allowed: one folder, which is not there yet")
+            return 2
+        keep(list(predicted(Path(arguments[1]))))
+    elif arguments:
         keep([Path(one) for one in arguments])
     PAGE.write_text(written())
+    print(_whole(json.loads(KEPT.read_text())), end="")
     return 0
 
 
