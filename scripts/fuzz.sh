@@ -4,17 +4,18 @@
 # Build the libFuzzer targets with AddressSanitizer and run each for a time. New inputs stay in
 # FUZZ_CORPUS (default build-fuzz/corpus), so that the next run begins where this one ended; a crash
 # is kept in build-fuzz. Runs are told by the second of CPU, which what else runs here changes little.
-# --keep: afterwards the inputs are cut down to as few as reach the same.
+# --keep: afterwards the inputs are cut down to as few as reach the same. --build: no target is run.
 #
 #   scripts/fuzz.sh [--keep] [SECONDS PER TARGET, default 600] [TARGET]...
+#   scripts/fuzz.sh --build
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
-keep=0
-if [ "${1:-}" = --keep ]; then
-	keep=1
-	shift
-fi
+keep=0 only_build=0
+case ${1:-} in
+--keep) keep=1 && shift ;;
+--build) only_build=1 && shift ;;
+esac
 seconds=${1:-600}
 # An input takes microseconds. One that has not ended after so long never does; less would be a machine that
 # stands still for a while, or a target's set-up, which is part of its first input, beside much else.
@@ -53,6 +54,7 @@ ninja -C $build --quiet fuzzers >.setup/fuzz.log 2>&1 || {
 	echo "fuzz: the targets do not build"
 	exit 1
 }
+[ $only_build = 0 ] || exit 0
 
 if [ $# = 0 ]; then
 	mapfile -t targets < <(find $build/engine -type f -executable -name 'fuzz_*' | sort)

@@ -47,21 +47,44 @@ if [ ${#failed[@]} -gt 0 ]; then
 fi
 
 pytest_end='(passed|failed|error|no tests ran).* in '
-again=(--reruns 2 --reruns-delay 3 -r aR)
-# Those that need no lcore, several at once; then the others, which have the machine to themselves.
-run pytest-parallel .venv/bin/python -m pytest "${again[@]}" -m parallel \
-	-n "$(nproc)" --maxprocesses=8 --dist=loadfile
+again=(.venv/bin/python -m pytest --reruns 2 --reruns-delay 3 -r aR)
+
+# Those that need no lcore have what the others leave of the CPUs, which is half of them: they run
+# at the lowest priority, and the fuzz targets are built before them. By `set -m` they are a process
+# group, which ends with this script.
+set -m
+# shellcheck disable=SC2016
+nice -n 19 bash -c 'scripts/fuzz.sh --build; exec "$@"' bash \
+	"${again[@]}" -m parallel -n "$(nproc)" --maxprocesses=8 --dist=loadfile \
+	>.setup/test-pytest-parallel.log 2>&1 &
+parallel=$!
+set +m
+trap 'kill -- -$parallel 2>/dev/null' EXIT
+trap 'exit 130' INT TERM
+
+# Meanwhile, one at a time, those that need lcores, namespaces or devices and hold no figure of
+# speed or time against another.
+mapfile -t beside < <(grep -rl --include='test_*.py' 'pytest.mark.beside' tests)
+run pytest-beside "${again[@]}" -m "beside and not parallel" "${beside[@]}"
+
+echo "== pytest-parallel"
+wait $parallel || failed+=(pytest-parallel)
+trap - EXIT
+cat .setup/test-pytest-parallel.log
 closing+=("pytest, in parallel: $(last_line pytest-parallel "$pytest_end")")
-# Of the lab's own tests few are among those: the other files are not read again for them.
+closing+=("pytest, beside them: $(last_line pytest-beside "$pytest_end")")
+
+# The rest have the machine to themselves. Of the lab's own tests few are among them: the other
+# files are not read again for them.
 mapfile -t alone < <(grep -rl --include='*_test.py' 'pytest.mark.alone' lab)
-run pytest .venv/bin/python -m pytest "${again[@]}" -m "not parallel" "${alone[@]}" tests
-closing+=("pytest: $(last_line pytest "$pytest_end")")
+run pytest "${again[@]}" -m "not parallel and not beside" "${alone[@]}" tests
+closing+=("pytest, alone: $(last_line pytest "$pytest_end")")
 
 # What needs namespaces or devices, for a user who may become root. No files of root's remain.
 if [ "$(id -u)" != 0 ] && sudo -n true 2>/dev/null; then
 	run pytest-root sudo -n env PYTHONDONTWRITEBYTECODE=1 HOME=/root \
 		"HEADRACE_SHARED=${HEADRACE_SHARED:-}" \
-		.venv/bin/python -m pytest "${again[@]}" -p no:cacheprovider -m needs_root tests
+		"${again[@]}" -p no:cacheprovider -m needs_root tests
 	closing+=("pytest as root: $(last_line pytest-root "$pytest_end")")
 fi
 

@@ -20,6 +20,11 @@ REPO = Path(__file__).resolve().parents[1]
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs_root: makes namespaces or devices")
     config.addinivalue_line("markers", "slow: minutes; run where HEADRACE_SLOW is set")
+    config.addinivalue_line(
+        "markers",
+        "beside: holds no figure of speed or time, so that the parallel ones may have what it "
+        "leaves of the CPUs; `make test` runs these one at a time",
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -8,9 +8,13 @@ import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
+
 from headrace.cli._testdata import valid
 from headrace.record.bundle import Bundle
 from support.lab import headrace
+
+pytestmark = pytest.mark.beside
 
 SPEC = """\
 name: {name}

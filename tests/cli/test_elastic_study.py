@@ -11,6 +11,8 @@ import pytest
 from headrace.record.bundle import Bundle
 from support.lab import headrace
 
+pytestmark = pytest.mark.beside
+
 STUDY = """
 name: grows
 chain:

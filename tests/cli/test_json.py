@@ -14,6 +14,8 @@ from headrace.cli._testdata import valid
 from headrace.errors import EXIT_CONTRADICTED, EXIT_NOT_COMPARABLE
 from support.lab import headrace
 
+pytestmark = pytest.mark.beside
+
 STUDY = """\
 name: claims
 chain: [l2fwd]

@@ -17,6 +17,8 @@ import pytest
 
 from support.lab import COMMAND, environment, headrace, runtime_dir, state_left
 
+pytestmark = pytest.mark.beside
+
 LONG = """\
 name: long
 chain:

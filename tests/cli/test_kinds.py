@@ -17,6 +17,8 @@ from support.engine import free_cpus
 from support.lab import headrace, state_left
 from support.netns import netns_refusal
 
+pytestmark = pytest.mark.beside
+
 CHAIN = """
 chain: [{acl: {rules_file: my.rules}}, monitor]
 warmup: 0.1

@@ -10,6 +10,8 @@ import pytest
 
 from support.lab import headrace
 
+pytestmark = pytest.mark.beside
+
 SPEC = """
 name: losses
 warmup: 0.1

@@ -14,6 +14,8 @@ import pytest
 from headrace.host.programs import BUILT
 from support.lab import headrace
 
+pytestmark = pytest.mark.beside
+
 RATE, BURST, SOURCES, SECONDS = 500, 10, 16, 1.0
 STUDY = f"""
 name: own

@@ -12,6 +12,8 @@ import pytest
 
 from support.lab import headrace, state_left
 
+pytestmark = pytest.mark.beside
+
 REPO = Path(__file__).resolve().parents[2]
 
 RESULT_NAMES = {

@@ -15,6 +15,8 @@ import pytest
 from headrace.record.bundle import Bundle
 from support.lab import COMMAND, environment, headrace, state_left
 
+pytestmark = pytest.mark.beside
+
 SPEC = """\
 name: small
 chain:

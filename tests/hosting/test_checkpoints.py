@@ -15,6 +15,8 @@ from headrace.ground.engines.frames import read_frames, with_right_sums, write_f
 from support.engine import Engine, EngineError, nf_imbalance
 from support.one_vnf import host_plan, replayed, vnf_plan, with_ports
 
+pytestmark = pytest.mark.beside
+
 Start = Callable[..., Engine]
 FLOWS = 64
 RESTARTS = 100 if os.environ.get("HEADRACE_SLOW") else 5

@@ -20,7 +20,7 @@ from headrace.host import cgroups
 from support.containers import lacking
 from support.lab import COMMAND, environment, headrace, killed_vnfs, state_left
 
-pytestmark = pytest.mark.needs_root
+pytestmark = [pytest.mark.beside, pytest.mark.needs_root]
 
 ATTEMPTS = 3
 LIMITS = {"cpus": 0.5, "memory_limit_mb": 192}

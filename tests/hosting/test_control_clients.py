@@ -16,6 +16,8 @@ import pytest
 
 from support.engine import Engine, memory_engine
 
+pytestmark = pytest.mark.beside
+
 Start = Callable[..., Engine]
 
 

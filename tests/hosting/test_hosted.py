@@ -29,6 +29,8 @@ from support.lab import (
     wait_for,
 )
 
+pytestmark = pytest.mark.beside
+
 ATTEMPTS = 3
 ACL = "{acl: {rules: [{action: permit}], default: deny}}"
 

@@ -18,6 +18,8 @@ from headrace.collect.collector import DEVICES_MOST, THREADS_MOST, Targets, Watc
 from headrace.collect.collector import busiest_thread_ns as busiest
 from headrace.collect.virtualization import Virtualization
 
+pytestmark = pytest.mark.beside
+
 _CLONE_NEWNET = 0x40000000
 _FORK = multiprocessing.get_context("fork")
 # What ends a line for Python (a separator, U+0085, U+2028), orders for a terminal, and no UTF-8.

@@ -21,6 +21,8 @@ import pytest
 from support.engine import Engine, memory_engine
 from support.shm_peer import HEAD, SLOTS_AT, TO_SERVER, Peer, joined
 
+pytestmark = pytest.mark.beside
+
 Start = Callable[..., Engine]
 Rights = list[tuple[int, int, "array.array[int]"]]
 PACKETS = 20_000  # more than slots: the ring is used over and over

@@ -33,6 +33,8 @@ from support.memif_peer import (
     memif_joined,
 )
 
+pytestmark = pytest.mark.beside
+
 Start = Callable[..., Engine]
 Attack = Callable[[MemifPeer], None]
 SECONDS = 10.0  # until what comes of it is seen

@@ -25,6 +25,8 @@ from headrace.ground.engines.frames import (
 from support.engine import Engine, nf_imbalance
 from support.one_vnf import host_plan, replayed, vnf_plan, with_ports
 
+pytestmark = pytest.mark.beside
+
 Start = Callable[..., Engine]
 FLOWS = 1024
 SIXTEEN = {"frame_bytes": [64], "flows": 16}

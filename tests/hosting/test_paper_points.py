@@ -12,6 +12,8 @@ import pytest
 from headrace.record.bundle import Bundle
 from support.lab import headrace
 
+pytestmark = pytest.mark.beside
+
 STUDIES = [
     file
     for file in sorted((Path(__file__).parents[2] / "studies").glob("s[12]/*.yaml"))

@@ -20,6 +20,8 @@ from headrace.host.state import dpdk_folder, dpdk_in
 from support.engine import Engine, memory_engine
 from support.lab import COMMAND, environment, runtime_dir, wait_for
 
+pytestmark = pytest.mark.beside
+
 Start = Callable[..., Engine]
 FIRST_USER = 0x78000000  # engine/core/rights/rights.h
 CAP_DAC_OVERRIDE, CAP_NET_ADMIN = 1 << 1, 1 << 12

@@ -21,6 +21,8 @@ from headrace.record.bundle import Bundle
 from support.lab import COMMAND, environment, headrace, runtime_dir, state_left
 from support.netns import Lan
 
+pytestmark = pytest.mark.beside
+
 WORKER = ("lcore-worker", "rte-worker")
 
 

@@ -15,6 +15,8 @@ import pytest
 
 from support.engine import Engine, EngineError, memory_engine, nf_imbalance
 
+pytestmark = pytest.mark.beside
+
 Start = Callable[..., Engine]
 MBUFS = 16384
 

@@ -28,7 +28,7 @@ from support.lab import (
 )
 from support.netns import netns_refusal
 
-pytestmark = pytest.mark.needs_root
+pytestmark = [pytest.mark.beside, pytest.mark.needs_root]
 
 ATTEMPTS = 3
 

@@ -9,7 +9,11 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
 from support.engine import memory_engine
+
+pytestmark = pytest.mark.beside
 
 
 def plan(cpu: int) -> dict[str, object]:

@@ -22,6 +22,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from support.lab import COMMAND, environment, state_left, wait_for
 
+pytestmark = pytest.mark.beside
+
 LOAD = 20_000
 # 64 flows from 198.18.0.1 on: 31 of them are denied.
 SPEC = """

@@ -17,6 +17,8 @@ from headrace.spec.server import Server
 from support.engine import free_cpus
 from support.lab import headrace, state_left
 
+pytestmark = pytest.mark.beside
+
 SPEC = """\
 name: two
 chain: [l2fwd, monitor]

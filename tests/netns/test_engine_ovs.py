@@ -21,6 +21,7 @@ from support.lab import runtime_dir
 from support.netns import Lan
 
 pytestmark = [
+    pytest.mark.beside,
     pytest.mark.needs_root,
     pytest.mark.skipif(dpdk_lacking() is not None, reason=str(dpdk_lacking())),
 ]

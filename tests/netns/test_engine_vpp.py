@@ -20,6 +20,7 @@ from support.lab import COMMAND, environment, runtime_dir
 from support.netns import Lan
 
 pytestmark = [
+    pytest.mark.beside,
     pytest.mark.needs_root,
     pytest.mark.skipif(no_vpp({}) is not None, reason=str(no_vpp({}))),
 ]

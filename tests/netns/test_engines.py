@@ -18,6 +18,7 @@ from support.lab import runtime_dir
 from support.netns import Lan
 
 pytestmark = [
+    pytest.mark.beside,
     pytest.mark.needs_root,
     pytest.mark.skipif(shutil.which("nft") is None, reason="nftables is not installed"),
 ]

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from headrace.engine.engine import Engine
 from headrace.engine.plan_document import Plan
 from headrace.ground.engines import equivalence
@@ -17,6 +19,8 @@ from headrace.ground.engines.frames import read_frames
 from headrace.host.state import RunState
 from headrace.record.identity import Direction
 from support.engine import free_cpus, memory_engine
+
+pytestmark = pytest.mark.beside
 
 PACKETS, STOPPED_S = 150, 0.3  # four times what they take
 

@@ -21,6 +21,7 @@ from support.netns import Lan
 from support.rules import Rule, firewall_params, forward_ruleset
 
 pytestmark = [
+    pytest.mark.beside,
     pytest.mark.needs_root,
     pytest.mark.skipif(shutil.which("nft") is None, reason="nftables is not installed"),
 ]

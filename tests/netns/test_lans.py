@@ -20,7 +20,7 @@ from headrace.host.ledger import Ledger
 from headrace.host.plumbing import counts, make_namespace, set_up
 from support.netns import devices_and_rules
 
-pytestmark = pytest.mark.needs_root
+pytestmark = [pytest.mark.beside, pytest.mark.needs_root]
 PINGS = 20
 ENDS = {
     "left": NodeInterface("down", 0, "198.18.0.10", "down"),

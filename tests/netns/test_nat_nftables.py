@@ -34,6 +34,7 @@ from support.netns import Lan
 from support.translation import Translated, Translator
 
 pytestmark = [
+    pytest.mark.beside,
     pytest.mark.needs_root,
     pytest.mark.skipif(shutil.which("nft") is None, reason="nftables is not installed"),
 ]

@@ -17,7 +17,7 @@ from support.engine import Engine, memory_engine
 from support.netns import Lan
 from support.plans import port
 
-pytestmark = pytest.mark.needs_root
+pytestmark = [pytest.mark.beside, pytest.mark.needs_root]
 
 CLIENT, SERVER = "10.9.0.1", "10.9.0.2"
 

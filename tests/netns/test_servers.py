@@ -26,6 +26,7 @@ from support.servers import SSHD, Servers
 from support.wires import counted, wire
 
 pytestmark = [
+    pytest.mark.beside,
     pytest.mark.needs_root,
     pytest.mark.skipif(not Path(SSHD).exists(), reason=f"no {SSHD}: `make setup`"),
 ]

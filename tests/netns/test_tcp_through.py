@@ -20,7 +20,7 @@ from support.engine import Engine, memory_engine, nf_imbalance
 from support.netns import Lan
 from support.plans import port
 
-pytestmark = pytest.mark.needs_root
+pytestmark = [pytest.mark.beside, pytest.mark.needs_root]
 
 CLIENT, SERVER, POOL = "10.0.0.1", "198.51.100.2", "198.51.100.1"
 CLIENT6, SERVER6 = "2001:db8::1", "2001:db8::2"

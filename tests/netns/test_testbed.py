@@ -19,7 +19,7 @@ from support.lab import COMMAND, environment, runtime_dir, state_left, wait_for
 from support.netns import Lan, ip
 from support.wires import counted, wire
 
-pytestmark = pytest.mark.needs_root
+pytestmark = [pytest.mark.beside, pytest.mark.needs_root]
 
 LEFT, RIGHT, IN, OUT = "hrleft", "hrright", "hrin", "hrout"
 SPEC = """

@@ -11,7 +11,7 @@ from support.lab import chaos_outcome, headrace, runtime_dir, state_left
 from support.netns import netns_refusal
 from support.routers import daemons_missing
 
-pytestmark = pytest.mark.needs_root
+pytestmark = [pytest.mark.beside, pytest.mark.needs_root]
 
 
 @pytest.mark.parametrize("daemon", ["bird", pytest.param("frr", marks=pytest.mark.slow)])

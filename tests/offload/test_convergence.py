@@ -15,6 +15,8 @@ from support.lab import headrace, runtime_dir, state_left
 from support.netns import netns_refusal
 from support.routers import daemons_missing
 
+pytestmark = pytest.mark.beside
+
 ROUTES = 500
 PER_S = "select change.per_s from results where goal = 'convergence announce'"
 

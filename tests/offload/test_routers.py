@@ -14,7 +14,7 @@ from headrace.ground.offload.namespaces import of
 from support.netns import netns_refusal, run
 from support.routers import Hosts, Pings, Routers, daemons_missing, frr, reaches
 
-pytestmark = pytest.mark.needs_root
+pytestmark = [pytest.mark.beside, pytest.mark.needs_root]
 
 SPEC_NAME = "t"
 

@@ -15,6 +15,8 @@ from headrace.analyse.offload import OffloadMode, offload_modes
 from headrace.host.openvswitch import dpdk_lacking
 from headrace.record.bundle import Bundle
 
+pytestmark = pytest.mark.beside
+
 GOOD = """\
 name: t
 deployment:

@@ -38,7 +38,7 @@ from headrace.tune.seen import Seen
 from headrace.tune.shortcut import Shortcut
 from headrace.tune.wish import BASELINE, PROTOCOLS, Protocol
 
-pytestmark = pytest.mark.needs_root
+pytestmark = [pytest.mark.beside, pytest.mark.needs_root]
 
 NAMES = {a.name: a for a in ALL}
 SIZE = 65507
