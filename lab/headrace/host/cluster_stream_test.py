@@ -140,6 +140,7 @@ def test_a_command_that_writes_without_end_is_ended(
     assert time.monotonic() - begun < 30
 
 
+@pytest.mark.alone
 def test_a_command_that_says_little_for_ever_is_ended(server: Server) -> None:
     def pod(send: Send) -> None:
         while True:

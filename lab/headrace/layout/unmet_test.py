@@ -19,7 +19,7 @@ def test_a_chain_that_is_too_much_by_itself_is_named() -> None:
     narrow = problem.model_copy(update={"limits": (SharedLimit(name="port 0", capacity=700),)})
     assert why_unmet(narrow) == "chain c takes 100% of port 0, of which 80% may be used"
     with pytest.raises(HeadraceError, match="no placement keeps all goals: chain c takes 100%"):
-        Placing(narrow, seconds=1).answer()
+        Placing(narrow, seconds=30).answer()
     full = problem.model_copy(update={"full": 1500})
     assert why_unmet(full) == (
         "chain c has a function that is too much for all lcores of one last-level cache, 15% busy"

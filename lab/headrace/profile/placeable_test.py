@@ -105,7 +105,7 @@ def test_the_simulated_ground_has_the_same_cycles(tmp_path: Path) -> None:
 )
 def test_what_each_aim_counts(tmp_path: Path, aim: PlacementAim, value: int, words: str) -> None:
     given = placeable(tmp_path, aim)
-    answer = Placing(given.problem(), seconds=3).answer()
+    answer = Placing(given.problem(), seconds=30).answer()
     assert (answer.value, answer.certificate.bound, answer.word) == (value, value, "optimal")
     plan = SettledPlacement(given, answer).plan(1.0, "accepted")
     assert words in sentence(plan)
@@ -115,7 +115,7 @@ def test_what_each_aim_counts(tmp_path: Path, aim: PlacementAim, value: int, wor
 def test_rates_are_at_one_factor_of_all_chains(tmp_path: Path) -> None:
     """What each carries at that, and not what it could by itself: the column says so."""
     given = placeable(tmp_path, "rate")
-    plan = SettledPlacement(given, Placing(given.problem(), seconds=3).answer()).plan(1.0, "ok")
+    plan = SettledPlacement(given, Placing(given.problem(), seconds=30).answer()).plan(1.0, "ok")
     factor = 10_000 / plan.answer.value
     assert all(c.carries_pps == pytest.approx(factor * c.rate_pps, rel=0.01) for c in plan.chains)
     shown = placed_document(plan)
@@ -129,7 +129,7 @@ def test_rates_are_at_one_factor_of_all_chains(tmp_path: Path) -> None:
 def test_why_a_chain_is_where_it_is(tmp_path: Path) -> None:
     """Alone on the other socket it needs an lcore more; in two segments two more."""
     given = placeable(tmp_path)
-    answer = Placing(given.problem(), seconds=3).answer()
+    answer = Placing(given.problem(), seconds=30).answer()
     plan = SettledPlacement(given, answer).plan(1.0, "accepted")
     [segment] = plan.chains[0].segments
     assert segment.functions == ("acl", "lb") and segment.load == pytest.approx(0.3)
