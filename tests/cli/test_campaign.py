@@ -7,7 +7,6 @@ import json
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from itertools import product
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from headrace.cli._testdata import valid
 from support import chain_graphs
 from support.chain_graphs import FUNCTIONS, rows
+from support.lab import COMMAND, command
 
 pytestmark = pytest.mark.parallel
 
@@ -41,15 +41,11 @@ def spec(tmp_path: Path) -> Path:
 
 
 def campaign(spec: Path, folder: Path, *options: str) -> list[str]:
-    return [
-        sys.executable, "-m", "headrace", "campaign", str(spec), "--out", str(folder), "--json",
-        *options,
-    ]  # fmt: skip
+    return ["campaign", str(spec), "--out", str(folder), "--json", *options]
 
 
 def run(spec: Path, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = campaign(spec, folder, *options)
-    return subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    return command(campaign(spec, folder, *options), spec.parent, timeout=900)
 
 
 def complete(folder: Path) -> set[str]:
@@ -61,7 +57,8 @@ def complete(folder: Path) -> set[str]:
 
 def kill_after(spec: Path, folder: Path, count: int) -> set[str]:
     """SIGKILL as soon as so many bundles are whole; gives those."""
-    process = subprocess.Popen(campaign(spec, folder, "--jobs", "1"), stdout=subprocess.DEVNULL)
+    arguments = campaign(spec, folder, "--jobs", "1")
+    process = subprocess.Popen([str(COMMAND), *arguments], stdout=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 20 + 15 * count
         while len(complete(folder)) < count and time.monotonic() < deadline:
@@ -130,21 +127,13 @@ def test_halving_gives_the_best_most_runs(spec: Path, tmp_path: Path) -> None:
 
 def test_a_point_by_its_number_is_the_campaigns(spec: Path, tmp_path: Path) -> None:
     """A replay of its bundle is of that point, too."""
-    base = [sys.executable, "-m", "headrace", "run"]
-    one = subprocess.run(
-        [*base, spec, "--point", "2", "--out", tmp_path / "b", "--json"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    one = command(("run", spec, "--point", "2", "--out", tmp_path / "b", "--json"), tmp_path)
+    assert one.returncode == 0, one.stderr
     assert {row["chain"] for row in json.loads(one.stdout)["results"]} == {"acl-l2"}
-    again = subprocess.run(
-        [*base, tmp_path / "b", "--check", "--json"], capture_output=True, text=True, check=True
-    )
+    again = command(("run", tmp_path / "b", "--check", "--json"), tmp_path)
+    assert again.returncode == 0, again.stderr
     assert [p["chain"] for p in json.loads(again.stdout)["experiments"]] == ["acl-l2"]
-    wrong = subprocess.run(
-        [*base, spec, "--point", "7"], capture_output=True, text=True, check=False
-    )
+    wrong = command(("run", spec, "--point", "7"), tmp_path)
     assert wrong.returncode == 2
     assert wrong.stderr.splitlines()[-1] == (
         "headrace: --point: got 7; allowed: 1 to 6, as the study has no groups"

@@ -26,6 +26,7 @@ from headrace.ground.appliances.addressing import NodeInterface
 from headrace.ground.appliances.fabric import Ovs
 from headrace.host.ledger import Ledger
 from support.containers import lacking
+from support.lab import command
 from support.netns import Lan
 
 PEER = Path(__file__).resolve().parents[1] / "trace" / "peer.py"
@@ -287,10 +288,7 @@ def bridge_netfilter(folder: Path, lan: Lan) -> Path:
 def study(folder: Path, text: str, warmup: str = "warmup: 0.2\n") -> Path:
     spec, bundle = folder / "study.yaml", folder / "bundle"
     spec.write_text(f"name: provoked\n{warmup}{text}")
-    done = subprocess.run(
-        [*HEADRACE, "run", str(spec), "--out", str(bundle)],
-        capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
+    done = command(("run", spec, "--out", bundle), folder, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     return bundle
 

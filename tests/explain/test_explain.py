@@ -6,16 +6,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from provoked import CONDITIONS, HEADRACE, CannotProvoke, light_traffic, provoke
+from provoked import CONDITIONS, CannotProvoke, light_traffic, provoke
 
 from headrace.analyse.diagnosis import Diagnosis, Weight
 from headrace.analyse.rule_evidence import of
 from headrace.analyse.rules import explain
+from support.lab import command
 from support.netns import Lan
 
 pytestmark = pytest.mark.needs_root
@@ -98,8 +98,6 @@ def test_nothing_is_claimed_of_light_traffic(tmp_path: Path, lan: Lan) -> None:
 
 def test_the_command_prints_what_was_found(provoked: Callable[[str], Path]) -> None:
     folder = provoked("small socket buffer")
-    done = subprocess.run(
-        [*HEADRACE, "explain", str(folder), "--json"],
-        capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
+    done = command(("explain", folder, "--json"), folder)
+    assert done.returncode == 0, done.stderr
     assert "socket-buffer-full" in [d["rule"] for d in json.loads(done.stdout)]

@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ import pytest
 from headrace.cli._groups import this_machine
 from headrace.cli._testdata import valid
 from headrace.record.bundle import Bundle
-from support.lab import COMMAND, environment, headrace, runtime_dir, state_left
+from support.lab import headrace, runtime_dir, state_left
 from support.netns import Lan
 
 pytestmark = pytest.mark.beside
@@ -125,11 +124,9 @@ def test_a_wire(lan: Lan, engine_binary: Path, tmp_path: Path) -> None:
 
     def tried(left: str, right: str) -> tuple[int, Any]:
         ends = (f"af_packet:{left}", f"af_packet:{right}")
-        done = subprocess.run(
-            ["ip", "netns", "exec", there, COMMAND, "hosting", "selftest", "--group", "wire",
-             "--wire", *ends, "--json"],
-            cwd=tmp_path, env=environment(tmp_path, engine_binary), capture_output=True, text=True,
-            timeout=240,
+        done = headrace(
+            "hosting", "selftest", "--group", "wire", "--wire", *ends, "--json",
+            folder=tmp_path, engine=engine_binary, timeout=240, netns=there,
         )  # fmt: skip
         assert done.stdout, done.stderr
         return done.returncode, parts(done.stdout)["wire-1"]

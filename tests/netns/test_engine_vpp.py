@@ -5,8 +5,6 @@ names a program, or one is on PATH."""
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,7 @@ from headrace.ground.engines.vpp import no_vpp
 from headrace.record.bundle import Bundle
 from headrace.record.equivalence import equivalences
 from support.engines import ROUTER, run, spec_of
-from support.lab import COMMAND, environment, runtime_dir
+from support.lab import headrace, runtime_dir
 from support.netns import Lan
 
 pytestmark = [
@@ -113,20 +111,16 @@ def test_translation(
 
 
 FAULT = """
-import sys
 from headrace.ground.engines import vpp_lines
 whole = vpp_lines.acl_rules
 vpp_lines.acl_rules = lambda params, doc: whole(params, doc)[:-1]
-from headrace.__main__ import main
-main()
 """
 
 
 def test_a_rule_that_is_missing_is_found(lan: Lan, engine_binary: Path, tmp_path: Path) -> None:
     """The engine that has it not has no figures, but a diff."""
-    command = (sys.executable, "-c", FAULT)
     text = spec(runtime_dir(tmp_path), ROUTER, "forward")
-    run(lan, tmp_path, engine_binary, text, command)
+    run(lan, tmp_path, engine_binary, text, FAULT)
     [verdict] = equivalences(tmp_path / "b")
     assert (verdict.engine, verdict.surplus, verdict.missing > 0) == ("vpp", 0, True)
     assert {one.execution for one in Bundle(tmp_path / "b").trials()} == {"rtc"}
@@ -155,10 +149,9 @@ def test_what_it_lacks_is_one_line(
     (tmp_path / "spec.yaml").write_text(
         spec(folder, ROUTER, "forward", f"vpp: {{path: {wrapper}}}, ")
     )
-    done = subprocess.run(
-        [str(COMMAND), "run", "spec.yaml", "--out", "b"], cwd=tmp_path,
-        env=environment(tmp_path, engine_binary), capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+    done = headrace(
+        "run", "spec.yaml", "--out", "b", folder=tmp_path, engine=engine_binary, timeout=300
+    )
     assert done.returncode == 1, done.stdout
     assert why in done.stderr
     assert "Traceback" not in done.stderr

@@ -15,7 +15,7 @@ import pytest
 from headrace.host.processes import Process
 from headrace.record.bundle import Bundle
 from support.engines import whole
-from support.lab import COMMAND, environment, runtime_dir, state_left, wait_for
+from support.lab import COMMAND, environment, headrace, runtime_dir, state_left, wait_for
 from support.netns import Lan, ip
 from support.wires import counted, wire
 
@@ -42,10 +42,9 @@ measure: {measure}
 
 def run(folder: Path, engine: Path, namespace: str, spec: str) -> dict[str, Any]:
     (folder / "spec.yaml").write_text(spec)
-    done = subprocess.run(
-        ["ip", "netns", "exec", namespace, COMMAND, "run", "spec.yaml", "--out", "b", "--json"],
-        cwd=folder, env=environment(folder, engine), capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+    done = headrace(
+        "run", "spec.yaml", "--out", "b", "--json", folder=folder, engine=engine, netns=namespace
+    )
     assert done.returncode == 0, done.stderr
     assert state_left(folder) == []
     answer: dict[str, Any] = json.loads(done.stdout)
@@ -198,9 +197,9 @@ def test_what_a_kill_leaves_is_undone(lan: Lan, engine_binary: Path, tmp_path: P
         "measure": {"loads": [1000], "trial": 60},
     }
     (tmp_path / "spec.yaml").write_text(json.dumps(spec))
-    command = ["ip", "netns", "exec", engines, COMMAND]
-    around = {"cwd": tmp_path, "env": environment(tmp_path, engine_binary)}
-    lab = subprocess.Popen([*command, "run", "spec.yaml", "--out", "b"], **around)  # type: ignore[call-overload]
+    command = ["ip", "netns", "exec", engines, str(COMMAND), "run", "spec.yaml", "--out", "b"]
+    environ = environment(tmp_path, engine_binary)
+    lab = subprocess.Popen(command, cwd=tmp_path, env=environ)
     state = runtime_dir(tmp_path) / "headrace"
     try:
         assert wait_for(lambda: [f for f in state.glob("run-*/dut.pid") if f.read_text()], 60)
@@ -210,7 +209,8 @@ def test_what_a_kill_leaves_is_undone(lan: Lan, engine_binary: Path, tmp_path: P
     finally:
         lab.kill()
         lab.wait()
-    subprocess.run([*command, "clean"], check=True, timeout=60, **around)  # type: ignore[call-overload]
+    done = headrace("clean", folder=tmp_path, engine=engine_binary, netns=engines)
+    assert done.returncode == 0, done.stderr
     assert Process.of(int(device.name)) is None  # a child that nobody waits for stays as a zombie
     assert disabled(lan, engines) == ["0", "0"]
     assert state_left(tmp_path) == []

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from headrace.analyse.offload import OffloadMode, offload_modes
 from headrace.host.openvswitch import dpdk_lacking
 from headrace.record.bundle import Bundle
+from support import lab
 
 pytestmark = pytest.mark.beside
 
@@ -45,11 +45,7 @@ def compared(file: Path, bundle: Path) -> dict[str, OffloadMode]:
 
 
 def command(name: str, file: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    code = "from headrace.cli import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", code, name, str(file), *options],
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+    return lab.command((name, file, *options), file.parent, timeout=300)
 
 
 @pytest.mark.parallel

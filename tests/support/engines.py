@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Sequence
+import sys
 from pathlib import Path
 
 from headrace.record.rows import Trial
-from support.lab import COMMAND, environment, state_left
+from support.lab import environment, headrace, state_left
 from support.netns import Lan
 
 SPEC = """
@@ -60,18 +60,23 @@ def interfaces(lan: Lan, namespace: str) -> dict[str, tuple[str, str]]:
     return {one["ifname"]: (one["address"], one["operstate"]) for one in links}
 
 
-def run(
-    lan: Lan, folder: Path, engine: Path, spec: str, command: Sequence[str] = (str(COMMAND),)
-) -> None:
+def run(lan: Lan, folder: Path, engine: Path, spec: str, fault: str | None = None) -> None:
+    """`fault`: what a program does before it is `headrace`."""
     namespace = lan.namespace("e")
     for one, other in (("hrleft", "hrin"), ("hrright", "hrout")):
         lan.veth((namespace, one), (namespace, other))
     before = interfaces(lan, namespace), fields(lan, namespace)
     (folder / "spec.yaml").write_text(spec)
-    done = subprocess.run(
-        ["ip", "netns", "exec", namespace, *command, "run", "spec.yaml", "--out", "b"],
-        cwd=folder, env=environment(folder, engine), capture_output=True, text=True, timeout=600,
-    )  # fmt: skip
+    arguments = ("run", "spec.yaml", "--out", "b")
+    if fault is None:
+        done = headrace(*arguments, folder=folder, engine=engine, timeout=600, netns=namespace)
+    else:
+        program = fault + "from headrace.__main__ import main\nmain()\n"
+        done = subprocess.run(
+            ["ip", "netns", "exec", namespace, sys.executable, "-c", program, *arguments],
+            cwd=folder, env=environment(folder, engine), capture_output=True, text=True,
+            timeout=600,
+        )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert state_left(folder) == []
     assert (interfaces(lan, namespace), fields(lan, namespace)) == before

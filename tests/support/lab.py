@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -45,16 +45,28 @@ def environment(folder: Path, engine: Path) -> dict[str, str]:
 
 
 def headrace(
-    *arguments: str, folder: Path, engine: Path, timeout: float = 120
+    *arguments: str, folder: Path, engine: Path, timeout: float = 120, netns: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Runs it with this engine, and a run-time directory of the folder's own."""
+    return command(arguments, folder, environment(folder, engine), timeout, netns)
+
+
+def command(
+    arguments: Sequence[object],
+    folder: Path,
+    env: Mapping[str, str] = os.environ,
+    timeout: float = 120,
+    netns: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """In a process forked of one that has loaded what it needs; with HEADRACE_TESTS_EXEC=1 as users
     start it."""
-    command, env = [str(COMMAND), *map(str, arguments)], environment(folder, engine)
+    words = [str(COMMAND), *map(str, arguments)]
     if os.environ.get("HEADRACE_TESTS_EXEC") != "1":
-        done = loaded().run(command, folder, env, timeout)
+        done = loaded().run(words, folder, dict(env), timeout, netns)
     else:
+        inside = [] if netns is None else ["ip", "netns", "exec", netns]
         done = subprocess.run(
-            command, cwd=folder, env=env, capture_output=True, text=True, timeout=timeout
+            [*inside, *words], cwd=folder, env=env, capture_output=True, text=True, timeout=timeout
         )
     done.stderr = _NOTICE.sub("", done.stderr)
     return done

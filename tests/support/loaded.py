@@ -27,6 +27,8 @@ from typing import Any, NoReturn
 
 _REQUEST_MOST = 1 << 20  # bytes: arguments and environment
 _PR_SET_NAME = 15  # prctl(2)
+_CLONE_NEWNS, _CLONE_NEWNET = 0x00020000, 0x40000000  # unshare(2), setns(2)
+_MS_REC, _MS_SLAVE, _MNT_DETACH = 1 << 14, 1 << 19, 2  # mount(2), umount(2)
 _LOADED = (
     "headrace.__main__", "headrace.cli._study_run", "headrace.cli.explain", "headrace.cli.report",
     "headrace.cli.run", "headrace.ground.choose", "headrace.ground.hosted.ground",
@@ -57,17 +59,22 @@ class Loaded:
         self._process.wait()
 
     def run(
-        self, command: list[str], folder: Path, env: dict[str, str], timeout: float
+        self,
+        command: list[str],
+        folder: Path,
+        env: dict[str, str],
+        timeout: float,
+        netns: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """As `subprocess.run`, which captures the output."""
+        """As `subprocess.run`, which captures the output, or as with `ip netns exec` before it."""
         ends = time.monotonic() + timeout
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         out, err = _Output(), _Output()
         with ours:
-            request = json.dumps({"argv": command, "cwd": str(folder), "env": env}).encode()
+            request = {"argv": command, "cwd": str(folder), "env": env, "netns": netns}
             with theirs:
                 fds = [theirs.fileno(), out.written, err.written]
-                socket.send_fds(self._ours, [request], fds)
+                socket.send_fds(self._ours, [json.dumps(request).encode()], fds)
             out.begin()
             err.begin()
             pid = int(ours.recv(64))
@@ -167,6 +174,8 @@ def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
         os.closerange(3, max(fds) + 64)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         ctypes.CDLL(None).prctl(_PR_SET_NAME, b"headrace", 0, 0, 0)
+        if request["netns"] is not None:
+            _enter(request["netns"])
         os.environ.clear()
         os.environ.update(request["env"])
         os.chdir(request["cwd"])
@@ -187,6 +196,24 @@ def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
             except OSError:
                 status = 120  # as Python's own
         os._exit(status)
+
+
+def _enter(netns: str) -> None:
+    """Does what `ip netns exec` does: /sys is that namespace's, too, and seen by this process and
+    its own alone."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def call(function: Any, *arguments: Any) -> None:
+        if function(*arguments) != 0:
+            raise OSError(ctypes.get_errno(), f"{function.__name__} for {netns}")
+
+    fd = os.open(f"/run/netns/{netns}", os.O_RDONLY)
+    call(libc.setns, fd, _CLONE_NEWNET)
+    os.close(fd)
+    call(libc.unshare, _CLONE_NEWNS)
+    call(libc.mount, b"", b"/", b"none", ctypes.c_ulong(_MS_SLAVE | _MS_REC), None)
+    libc.umount2(b"/sys", _MNT_DETACH)  # where it may not be, the new one lies over it
+    call(libc.mount, netns.encode(), b"/sys", b"sysfs", ctypes.c_ulong(0), None)
 
 
 def _status(code: Any) -> int:
