@@ -19,6 +19,7 @@ from support.chain_graphs import FUNCTIONS, rows
 from support.lab import COMMAND, command
 
 pytestmark = pytest.mark.parallel
+PATIENCE_S = 600.0  # it takes seconds where nobody else has the CPUs
 
 
 @pytest.fixture
@@ -60,9 +61,10 @@ def kill_after(spec: Path, folder: Path, count: int) -> set[str]:
     arguments = campaign(spec, folder, "--jobs", "1")
     process = subprocess.Popen([str(COMMAND), *arguments], stdout=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + 20 + 15 * count
-        while len(complete(folder)) < count and time.monotonic() < deadline:
+        deadline = time.monotonic() + PATIENCE_S
+        while len(complete(folder)) < count:
             assert process.poll() is None, "it ended before it could be killed"
+            assert time.monotonic() < deadline, f"no {count} bundles are whole"
             time.sleep(0.02)
     finally:
         process.send_signal(signal.SIGKILL)
