@@ -24,7 +24,7 @@ name: long
 chain:
   - null
 deployment: {hugepages: auto, memory_mb: 256}
-measure: {loads: [10000, 20000, 30000], trial: 3}
+measure: {loads: [10000, 20000, 30000], trial: 1.5}
 warmup: 0
 """
 
@@ -212,7 +212,7 @@ def test_an_impatient_interrupt(after_s: float, engine_binary: Path, tmp_path: P
 @pytest.mark.parametrize("room_kb", [4, 8, 16, 24])
 def test_a_state_directory_that_is_full(room_kb: int, engine_binary: Path, tmp_path: Path) -> None:
     """It is a small file system in memory, seen by this run alone."""
-    (tmp_path / "short.yaml").write_text(LONG.replace("trial: 3", "trial: 0.2"))
+    (tmp_path / "short.yaml").write_text(LONG.replace("trial: 1.5", "trial: 0.2"))
     state = runtime_dir(tmp_path)
     script = (
         f"mount -t tmpfs -o size={room_kb}k none {state} || exit 99; "

@@ -27,9 +27,10 @@ workload: {direction: both, frame: csit, flows: 64, headers: {src_ip: 198.18.0.1
 measure:
   max: true
   trial: 0.2
+  drain: 0.02
   patience: 0
   search: [pdr, 50%]
-  goals: {initial_trial: 0.1, final_trial: 0.1, duration_sum: 0.2, width: 20%, preceding_targets: 1}
+  goals: {initial_trial: 0.1, final_trial: 0.1, duration_sum: 0.2, width: 40%, preceding_targets: 1}
 repetitions: 2
 warmup: 0.1
 """
@@ -90,7 +91,7 @@ def test_interrupt_leaves_a_usable_bundle(
     engine_binary: Path, tmp_path: Path, number: signal.Signals, status: int
 ) -> None:
     (tmp_path / "long.yaml").write_text(
-        "name: long\nchain: []\nwarmup: 0\nmeasure: {loads: [1k, 2k, 3k], trial: 2}\n"
+        "name: long\nchain: []\nwarmup: 0\nmeasure: {loads: [1k, 2k, 3k], trial: 1}\n"
         "deployment: {memory_mb: 128}\n"
     )
     with subprocess.Popen(
