@@ -22,7 +22,7 @@ COMMANDS = {
     "version": ("--version",),
     "help": ("run", "--help"),
     "no such command": ("measure",),
-    "no such file": ("run", "none.yaml"),
+    "no such file": ("run", "--check", "none.yaml"),
     "bad spec": ("run", "--check", "bad.yaml"),
     "check": ("run", "--check", "one.yaml"),
     "JSON": ("nf", "l2fwd", "--json"),
