@@ -133,7 +133,7 @@ BUCKET_S = 0.01  # a trial begins with a full one: this many seconds' worth
 
 @pytest.mark.needs_root
 @pytest.mark.parametrize("network", ["bridge", "ovs-dpdk"])
-@pytest.mark.parametrize("kind", ["process", "container"])
+@pytest.mark.parametrize("kind", ["process", pytest.param("container", marks=pytest.mark.slow)])
 def test_a_licence_is_kept_behind_other_switches(
     engine_binary: Path,
     tmp_path: Path,
