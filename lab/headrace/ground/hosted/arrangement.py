@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from headrace.engine.place import PlacedSegment, Placement, check_told
 from headrace.engine.plan_compiler import paths
 from headrace.ground.hosted.cpus import Describe, describe_cpu, pin, without_siblings
-from headrace.ground.hosted.parts import NIC, RUN, Face, Vnf, switch_cpu
+from headrace.ground.hosted.parts import NIC, RUN, WRITABLE, Face, Vnf, switch_cpu
 from headrace.ground.hosted.ports import ports_cpu
 from headrace.ground.hosted.sriov import nic_at, refused
 from headrace.record.text import lcores_text
@@ -53,7 +53,10 @@ def arrange(
         lambda key, problem: doc.error((*_AT, key), problem),
         vcpus,
     )
-    chains = [_chain(number, groups, cpus, vcpus, wires) for number in range(hosting.chains)]
+    # A VNF listens there at the sockets of its interfaces; a container writes in one folder only.
+    awaited = experiment.study.deployment.network == "ovs-dpdk" and hosting.kind == "container"
+    below = f"{WRITABLE}/" if awaited else ""
+    chains = [_chain(number, groups, cpus, vcpus, wires, below) for number in range(hosting.chains)]
     return Arrangement(traffic, chains)
 
 
@@ -63,22 +66,23 @@ def _chain(
     cpus: list[tuple[int, ...]],
     vcpus: int,
     wires: int,
+    below: str,
 ) -> list[Vnf]:
     first = number * len(groups)
     return [
-        Vnf(f"vnf{number + 1}.{step + 1}", _faces(first + step, wires), nodes,
+        Vnf(f"vnf{number + 1}.{step + 1}", _faces(first + step, wires, below), nodes,
             cpus[(first + step + 1) * vcpus - 1], None,
             vcpus=tuple(cpus[(first + step) * vcpus : (first + step + 1) * vcpus]))
         for step, nodes in enumerate(groups)
     ]  # fmt: skip
 
 
-def _faces(number: int, wires: int) -> tuple[Face, ...]:
-    """Has as many as there are directions."""
+def _faces(number: int, wires: int, below: str) -> tuple[Face, ...]:
+    """Has as many as there are directions. `below`: their sockets, in the VNF's folder."""
     names = ("vf",) if wires == 1 else ("left", "right")
     first = number * wires + 1
     return tuple(
-        Face(name, first + i, first + i + wires - 1, f"{RUN}/v{first}/{name}.sock")
+        Face(name, first + i, first + i + wires - 1, f"{RUN}/v{first}/{below}{name}.sock")
         for i, name in enumerate(names)
     )
 

@@ -3,8 +3,8 @@
 
 Its folder of the run is all of the host that it sees, and can only be read: its plan, and the
 socket of its link, over which the host hands it their memory. It can write one folder within, where
-its control socket is; nothing else there is looked at. Its CPUs, quota and memory are its control
-group's.
+its control socket is, and those at which it awaits Open vSwitch; nothing else there is looked at.
+Its CPUs, quota and memory are its control group's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from headrace.errors import HeadraceError
 from headrace.ground import catalogue
 from headrace.ground.appliances import images
-from headrace.ground.hosted.parts import Vnf
+from headrace.ground.hosted.parts import WRITABLE, Vnf
 from headrace.ground.hosted.vnf import HostedVnf, last_words
 from headrace.host import runtime
 from headrace.host.cgroups import PERIOD_US, Cgroup
@@ -109,7 +109,7 @@ class VnfContainer(HostedVnf):
     ) -> None:
         """`namespace`: where its ports are; None: it has no network."""
         super().__init__(vnf, run, prefix)
-        self._own = self.folder / "c"
+        self._own = self.folder / WRITABLE
         self._own.mkdir(exist_ok=True)
         self._socket = self._own / "sock"
         self._network = ["--network", "none"]

@@ -1,11 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from headrace.engine.counts_testdata import counts
 from headrace.engine.link_counts import DeviceCounts, PortCounts
+from headrace.ground.hosted.arrangement import arrange
 from headrace.ground.hosted.ovs_dpdk import as_capped, counted, flows, settings
+from headrace.ground.hosted.parts import RUN, WRITABLE
 from headrace.ground.hosted.ports import OnSwitch, SwitchPort
 from headrace.ground.hosted.switch import SwitchCounts, as_port, with_counts
+from headrace.spec import document
+from headrace.spec.study import expand
 
 # Open vSwitch 3.1
 SHOWN = """\
@@ -30,6 +38,33 @@ def on(ports: int, shared: bool = False) -> OnSwitch:
     return OnSwitch(
         "ovs-dpdk", tuple(ends), slots=1024, wire=4096, lcore=2, shared=shared, times=True
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "network", "below"),
+    [
+        ("container", "ovs-dpdk", f"{WRITABLE}/"),
+        ("process", "ovs-dpdk", ""),
+        ("container", "bridge", ""),
+    ],
+)
+def test_a_container_awaits_the_switch_where_it_may_write(
+    kind: str, network: str, below: str
+) -> None:
+    """Its folder is read-only there but for one in it: each such run ended as the socket could not
+    be bound."""
+    text = f"""
+name: awaited
+chain: [l2fwd]
+deployment: {{hosting: {kind}, network: {network}}}
+workload: {{direction: both}}
+"""
+    doc = document.parse(text, Path("awaited.yaml"))
+    [one] = expand(doc)
+    [[vnf]] = arrange(one, doc, [0, 1, 2]).chains
+    assert [face.socket for face in vnf.faces] == [
+        f"{RUN}/{vnf.folder}/{below}{name}.sock" for name in ("left", "right")
+    ]
 
 
 def test_counters_of_ports() -> None:

@@ -11,6 +11,7 @@ from headrace.spec.vm import ApplianceVm
 
 RUN = "@RUN@"  # the run's directory, which is known when it begins
 NIC, MAC_OUT = "nic", "mac-out"
+WRITABLE = "c"  # by a container: this one within its VNF's folder
 
 
 @dataclass(frozen=True)
