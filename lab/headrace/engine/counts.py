@@ -266,13 +266,15 @@ class RunQueueCounts(Counts):
 class VnfCounts(Counts):
     """What this machine says of a VNF's process, and the workers of its engine, if it has one."""
 
-    momentary = frozenset({"cpus", "links", "tsc_hz"})
+    momentary = frozenset({"cpus", "links", "tsc_hz", "weight"})
 
     cpus: tuple[int, ...]
     links: tuple[str, ...]  # the host's
     opaque: bool
     run_queue: RunQueueCounts | None  # None: the kernel does not tell
     throttled_ns: int
+    cpu_ns: int = 0  # that its control group used
+    weight: int | None = None  # of its control group; 100 by default
     workers: dict[int, WorkerCounts] = {}
     tsc_hz: int = 0
 

@@ -8,6 +8,7 @@ Version 2 where it has the controllers that are needed, version 1 where those ho
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,12 +16,15 @@ from pathlib import Path
 
 from headrace.errors import HeadraceError
 
-_MOUNTS = Path("/proc/self/mounts")
+_PROC = Path("/proc")
+_MOUNTS = _PROC / "self/mounts"
 _TOP = "headrace"
 _NEEDED = ("cpu", "memory")
 _V1 = ("cpu", "cpuacct", "memory")
 PERIOD_US = 10_000  # of a CPU quota: a longer one would make each pause a longer queue
-_WEIGHTS = {-20: 88761, 0: 1024}  # of nice values (sched_prio_to_weight, kernel/sched/core.c)
+_SHARES = 1024  # of version 1, that a weight of 100 is
+_WEIGHT = {1: "cpu.shares", 2: "cpu.weight"}
+_WEIGHTS = {-20: 88761, 0: _SHARES}  # of nice values (sched_prio_to_weight, kernel/sched/core.c)
 _GONE_S = 5.0
 _ENTER = 'while [ "$1" != -- ]; do echo $$ >"$1" || exit 1; shift; done; shift; exec "$@"'
 
@@ -88,11 +92,19 @@ class Cgroup:
             self._set("memory.limit_in_bytes", memory)
 
     def share(self, nice: int) -> None:
-        """Autogroup (sched(7)) has no effect inside of groups: these have weights instead."""
+        """Autogroup (sched(7)) has no effect inside of groups: these have weights instead. Beside
+        others' groups and sessions stands the one that all runs are in, so that it has the weight
+        of the heaviest of them."""
         if self.version == 2:
             self._set("cpu.weight.nice", nice)
         else:
             self._set("cpu.shares", _WEIGHTS[nice])
+        file = _WEIGHT[self.version]
+        for folder in self.folders:
+            if (folder / file).exists():
+                runs = (_words(run / file) for run in folder.parent.iterdir())
+                most = max(int(words[0]) for words in runs if words)
+                _put(folder.parent / file, most)
 
     @property
     def out_of_memory(self) -> int:
@@ -108,31 +120,77 @@ class Cgroup:
         if value is None:
             return
         for folder in self.folders:
-            if not (folder / file).exists():
-                continue  # another controller's
-            try:
-                (folder / file).write_text(str(value))
-            except OSError as error:
-                raise HeadraceError(f"{folder / file}: {value}: {error.strerror}") from None
+            if (folder / file).exists():  # else it is another controller's
+                _put(folder / file, value)
 
 
-def throttled_ns(pid: int, proc: Path = Path("/proc")) -> int:
-    """How long the quota of a process's own control group has kept it from running."""
+def _put(file: Path, value: object) -> None:
+    try:
+        file.write_text(str(value))
+    except OSError as error:
+        raise HeadraceError(f"{file}: {value}: {error.strerror}") from None
+
+
+def _cpu_group(pid: int, proc: Path = _PROC) -> tuple[int, Path] | None:
+    """The group of a process, and its version, in the hierarchy that has the controller cpu."""
     try:
         lines = (proc / str(pid) / "cgroup").read_text().splitlines()
     except OSError:
-        return 0
-    there = mounts()
+        return None
+    there, v2 = mounts(), None
     for line in lines:
         _, controllers, path = line.split(":", 2)
         root = there.get(controllers.split(",")[0])
-        if root is None or (controllers and "cpu" not in controllers.split(",")):
+        if root is None:
             continue
-        words = _words(root / path.lstrip("/") / "cpu.stat")
-        for key, scale in (("throttled_usec", 1000), ("throttled_time", 1)):
-            if key in words:
-                return int(words[words.index(key) + 1]) * scale
+        if "cpu" in controllers.split(","):
+            return 1, root / path.lstrip("/")
+        if not controllers:
+            v2 = 2, root / path.lstrip("/")
+    return v2
+
+
+def throttled_ns(pid: int, proc: Path = _PROC) -> int:
+    """How long the quota of a process's own control group has kept it from running."""
+    group = _cpu_group(pid, proc)
+    if group is None:
+        return 0
+    words = _words(group[1] / "cpu.stat")
+    for key, scale in (("throttled_usec", 1000), ("throttled_time", 1)):
+        if key in words:
+            return int(words[words.index(key) + 1]) * scale
     return 0
+
+
+def weigh(pid: int, weight: int) -> None:
+    """Gives a process's own control group this weight among those beside it: 100 is what each has
+    by default. What was written is read again."""
+    group = _cpu_group(pid)
+    if group is None or group == _cpu_group(os.getpid()):
+        raise HeadraceError(f"process {pid} is in no control group of its own: it has no weight")
+    version, folder = group
+    file = folder / _WEIGHT[version]
+    value = weight if version == 2 else weight * _SHARES // 100
+    try:
+        file.write_text(str(value))
+        has = int(file.read_text())
+    except (OSError, ValueError) as why:
+        reason = why.strerror if isinstance(why, OSError) else "it reads no number"
+        raise HeadraceError(f"{file}: {value}: {reason}") from None
+    if has != value:
+        raise HeadraceError(f"{file}: {value} was written, and {has} is there")
+
+
+def weight_of(pid: int) -> int | None:
+    """The weight of a process's control group, as the kernel says; None: it does not."""
+    group = _cpu_group(pid)
+    if group is None:
+        return None
+    version, folder = group
+    words = _words(folder / _WEIGHT[version])
+    if len(words) != 1 or not words[0].isdigit():
+        return None
+    return int(words[0]) if version == 2 else round(int(words[0]) * 100 / _SHARES)
 
 
 def make(run: str) -> Cgroup:

@@ -66,6 +66,7 @@ class HostedPlaceable(Placeable):
         for key, problem in (
             ("oversubscription", "VNFs that share lcores; allowed: none, each has an lcore"),
             ("cpus", "a limit of CPU time; allowed: none"),
+            ("shares", "weights of VNFs that share lcores; allowed: none, each has an lcore"),
         ):
             if getattr(hosting, key) is not None:
                 raise self.doc.error((*at, key), f"cannot place {problem}")

@@ -16,7 +16,7 @@ from headrace.record.counters import Counters, Located
 from headrace.record.estimates import Capacity, Predicted
 from headrace.record.frozen import Record
 from headrace.record.identity import Origin
-from headrace.record.segments import Anatomy, Limit, Segment
+from headrace.record.segments import Anatomy, CpuShare, Limit, Segment
 
 L1_OVERHEAD_BYTES = 20  # IEEE 802.3: 7 preamble + 1 SFD + 12 minimum inter-packet gap
 
@@ -127,6 +127,7 @@ class ShownFigures(Record):
     predicted: Predicted | None = None  # of a described server; None: measured
     partitions: tuple[PartitionChange, ...] = ()  # of an execution that `becomes` others
     limits: tuple[Limit, ...] = ()  # of a hosted chain's NIC and VNFs, that its spec gives them
+    cpu_shares: tuple[CpuShare, ...] = ()  # of hosted VNFs whose spec has `shares`
     labels: tuple[str, ...] = ()  # e.g. "tcg", "no-huge", "shared-lcore": care to take
 
     @property

@@ -37,6 +37,15 @@ class Anatomy(Record):
     undivided: str = ""  # the part that could not be told from another, and where it is
 
 
+class CpuShare(Record):
+    """The CPU time that a hosted VNF had, by the kernel's account of its control group."""
+
+    vnf: str
+    weight: NonNegativeInt | None = None  # of its group at the end, by default 100; None: not told
+    cpus: NonNegativeFloat  # CPU time in a second of the trial and its last packets
+    cost_ns: NonNegativeFloat | None = None  # for each packet that it took; None: it took none
+
+
 LimitKind = Literal["switch", "uplink", "rate-cap", "port", "nic-rate"]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from headrace.analyse.units import flow, ns, plural
 from headrace.record.rows import Measurement
-from headrace.record.segments import Anatomy
+from headrace.record.segments import Anatomy, CpuShare
 from headrace.report.charts.anatomy import FILLS, PARTS, AnatomyStack, anatomies
 from headrace.report.document_model import Block, Chart, Column, Key, Section, Table
 
@@ -41,6 +41,23 @@ def anatomy(stacks: Sequence[AnatomyStack], undivided: Sequence[str] = ()) -> Se
 
 def anatomy_chart(stacks: Sequence[AnatomyStack]) -> Chart:
     return Chart(anatomies(stacks), tuple(Key(fill, part) for part, fill in FILLS.items()))
+
+
+def cpu_shares(rows: Sequence[tuple[str, CpuShare]]) -> Section:
+    """Beside the name of what each was measured in."""
+    columns = (
+        Column("trial", "text"),
+        Column("VNF", "text"),
+        Column("weight", "count"),
+        Column("of a CPU", "share", digits=3),
+        Column("CPU time per packet", "own-time"),
+    )
+    table = Table(
+        columns,
+        tuple((name, one.vnf, one.weight, one.cpus, one.cost_ns) for name, one in rows),
+    )
+    note = "By the kernel's account of each VNF's control group; 100 is a weight by default."
+    return Section("Who had the CPUs", note, (table,))
 
 
 def below_floor(measured: Sequence[Measurement]) -> str:

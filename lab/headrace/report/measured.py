@@ -226,6 +226,7 @@ def _pictures(group: ReportGroup) -> Iterator[Section]:
         yield Section(NARROWEST, "", tuple(_compared(group.compared)))
     yield from _latency(group)
     yield from _anatomy(group)
+    yield from _cpu_shares(group)
     if loads := latency_load.series(group.summaries):
         note = "At the fixed loads: p99, and p50 thinner. Hollow dashed points are not trusted."
         keys = strokes([one.name for one in loads]) if len(loads) > 1 else ()
@@ -295,6 +296,14 @@ def _anatomy(group: ReportGroup) -> Iterator[Section]:
         undivided = [r.anatomy.undivided for r in known if r.anatomy is not None]
         stacks = [AnatomyStack(_of_result(r), hosting.parts_us(r)) for r in known]
         yield replace(hosting.anatomy(stacks, undivided), on="page")
+
+
+def _cpu_shares(group: ReportGroup) -> Iterator[Section]:
+    """Only hosted chains have them whose spec weighs their VNFs."""
+    known = [r for s in group.summaries for r in s.results if r.cpu_shares]
+    if known:
+        rows = [(_of_result(r), one) for r in known for one in r.cpu_shares]
+        yield replace(hosting.cpu_shares(rows), on="page")
 
 
 def _of_result(r: Result) -> str:

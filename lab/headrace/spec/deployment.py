@@ -19,7 +19,7 @@ from pydantic import (
 
 from headrace.spec.appliance import Appliances
 from headrace.spec.base import INTERFACE_PATTERN, NAME_PATTERN, Count, Seconds, Spec, listed
-from headrace.spec.hosting import KINDS, Hosting
+from headrace.spec.hosting import KINDS, RATE_COST, Hosting
 from headrace.spec.offload import Offload
 
 HOSTING_KINDS = (*KINDS, "appliances", "offload")
@@ -504,6 +504,11 @@ class Deployment(Spec):
         if not isinstance(self.hosting, Hosting):
             return self
         self._check_checkpoint(self.hosting)
+        if self.hosting.shares == RATE_COST and self.network not in ("veb", "vepa"):
+            raise ValueError(
+                f"hosting: shares: rate-cost, with network {self.network}, whose counters nobody "
+                "reads while packets are sent; allowed: veb, vepa"
+            )
         kinds = _APART.get(self.network)
         if kinds is not None and self.hosting.kind not in kinds:
             raise ValueError(

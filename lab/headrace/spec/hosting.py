@@ -16,6 +16,9 @@ VFS_MAX = 63  # of one port of Wang et al.'s NIC (Intel 82599), and of the engin
 KINDS = ("inline", "process", "container", "vm")
 PROGRAM_MB = 64  # of an engine, beside what DPDK has
 SLOTS = 1024
+RATE_COST = "rate-cost"
+LIGHTEST, HEAVIEST = 0.01, 100.0
+Weight = Annotated[float, Field(ge=LIGHTEST, le=HEAVIEST), BeforeValidator(not_a_bool)]
 SLOT_BYTES = 2 * 2 * 2112  # of memory that a VNF shares with the host: two links, two ways
 GUEST_MB = 96  # of a guest, beside what its engine has
 QEMU_MB = 256
@@ -31,6 +34,19 @@ def _ratio(value: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool) and value % 60 == 1 and value > 60:
         return value // 60
     raise ValueError('allowed: "1:1", "2:1", "4:1", vCPUs to a physical core, 1 to 99')
+
+
+def _shares(value: Any) -> Any:
+    """What is none of its forms has one message: each form would have its own."""
+    if value is None or value == RATE_COST:
+        return value
+    if isinstance(value, list | tuple) and 1 <= len(value) <= VFS_MAX:
+        numbers = [v for v in value if isinstance(v, int | float) and not isinstance(v, bool)]
+        if len([v for v in numbers if LIGHTEST <= v <= HEAVIEST]) == len(value):
+            return value
+    raise ValueError(
+        f"allowed: {RATE_COST}, or a weight for each VNF of a chain, {LIGHTEST:g} to {HEAVIEST:g}"
+    )
 
 
 class Checkpoint(Spec):
@@ -61,7 +77,10 @@ class Hosting(Spec):
     driver by vfio-pci. Machines are given theirs whole; `vf` then is the tester's way.
     `audit_placement`: each trial's audit says whether threads and memory are where the placement
     has them. `checkpoint`: a VNF that is started again goes on with the state that the one before
-    had written by then.
+    had written by then. `shares`: how VNFs on one lcore share its time, which is evenly if it is
+    not given: by a weight for each VNF of a chain, or by the time that each needs for what comes to
+    its chain (`rate-cost`; Kulkarni et al. 2017, NFVnice: Dynamic Backpressure and Scheduling for
+    NFV Service Chains).
     """
 
     kind: Literal["inline", "process", "container", "vm"] = "inline"
@@ -87,6 +106,12 @@ class Hosting(Spec):
     vf: Literal["af_packet", "af_xdp", "vfio"] | None = None
     audit_placement: StrictBool = False
     checkpoint: Checkpoint | None = None
+    shares: Annotated[
+        Literal["rate-cost"]
+        | Annotated[tuple[Weight, ...], Field(min_length=1, max_length=VFS_MAX)]
+        | None,
+        BeforeValidator(_shares),
+    ] = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Hosting:
@@ -100,10 +125,16 @@ class Hosting(Spec):
                     f"{key} is of the NIC in front of hosted VNFs; got kind inline; allowed: "
                     f"process, container, vm"
                 )
-        if self.kind == "inline" and self.audit_placement:
+        for key in ("audit_placement", "shares"):
+            if self.kind == "inline" and getattr(self, key):
+                raise ValueError(
+                    f"{key} is for hosted VNFs; got kind inline; allowed: process, container, vm"
+                )
+        if self.shares == RATE_COST and (self.kind == "vm" or self.wait == "poll"):
             raise ValueError(
-                "audit_placement: true is for hosted VNFs; got kind inline; allowed: process, "
-                "container, vm"
+                f"shares: rate-cost, with kind {self.kind} and wait {self.wait}; who polls takes "
+                "all the time that it gets; allowed: with kind process or container, and wait "
+                "adaptive or interrupt"
             )
         if self.slots & (self.slots - 1):
             raise ValueError(f"slots: {self.slots}; allowed: a power of two")
@@ -148,7 +179,14 @@ class Hosting(Spec):
 
     @property
     def limited(self) -> bool:
-        return self.cpus is not None or self.memory_limit_mb is not None
+        """Whether its control groups are to hold anything."""
+        return bool(self.held)
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """What its control groups are to hold."""
+        keys = ("cpus", "memory_limit_mb", "shares")
+        return tuple(key for key in keys if getattr(self, key) is not None)
 
     @property
     def carrying(self) -> int:

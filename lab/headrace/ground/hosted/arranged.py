@@ -65,7 +65,8 @@ def lay_out_hosted(
     network = experiment.study.deployment.network
     if hosting.kind == "vm":  # last: this machine's faults come after the spec's
         Tools(hosting, len(vnfs), functions=network == "sriov")
-    placement = placement_of(vnfs, traffic, between.notes, network)
+    weighed = hosting.shares is not None
+    placement = placement_of(vnfs, traffic, between.notes, network, weighed)
     nic, switch, names = between.nic, between.switch, topology(len(bare.chains[0]))
     return Hosted(placement, between.plan, vnfs, hosting, names, nic, switch)
 

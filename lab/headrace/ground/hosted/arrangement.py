@@ -15,7 +15,7 @@ from headrace.ground.hosted.ports import ports_cpu
 from headrace.ground.hosted.sriov import nic_at, refused
 from headrace.record.text import lcores_text
 from headrace.spec.document import Document, PathKey
-from headrace.spec.hosting import VFS_MAX, Hosting
+from headrace.spec.hosting import RATE_COST, VFS_MAX, Hosting
 from headrace.spec.study import Experiment
 from headrace.spec.vm import VMS_MAX
 from headrace.spec.workload import Pcap
@@ -117,6 +117,7 @@ def _check(
         )
     if experiment.study.deployment.network == "sriov" and (refusal := refused(experiment)):
         raise doc.error(refusal[0], refusal[1])
+    _check_shares(experiment, hosting, groups, doc)
     execution, workload = experiment.execution, experiment.workload
     if execution.offload_flows and wires > 1:
         raise doc.error(
@@ -142,6 +143,24 @@ def _check(
         )
 
 
+def _check_shares(
+    experiment: Experiment, hosting: Hosting, groups: list[tuple[str, ...]], doc: Document
+) -> None:
+    shares = hosting.shares
+    if shares == RATE_COST:
+        if experiment.study.measure.chaos:
+            raise doc.error(
+                (*_AT, "shares"),
+                "rate-cost, where VNFs are killed, whose load nobody looks at; allowed with "
+                "measure.chaos: a weight for each VNF of a chain",
+            )
+    elif shares is not None and len(shares) != len(groups):
+        raise doc.error(
+            (*_AT, "shares"),
+            f"{len(shares)} weights for a chain of {len(groups)} VNFs; allowed: one for each",
+        )
+
+
 def _lcores(
     experiment: Experiment, doc: Document, available: Sequence[int], describe: Describe
 ) -> tuple[list[int], list[int]]:
@@ -159,8 +178,10 @@ def _lcores(
 
 
 def placement_of(
-    vnfs: Sequence[Vnf], traffic: list[int], notes: Sequence[str], network: str
-) -> Placement:
+    vnfs: Sequence[Vnf], traffic: list[int], notes: Sequence[str], network: str,
+    weighed: bool = False,
+) -> Placement:  # fmt: skip
+    """`weighed`: VNFs have weights for the time of lcores that they share."""
     switched = network != "sriov"
     cpu = ports_cpu(network, traffic)
     segments = [PlacedSegment(NIC, (NIC,), (cpu,))] if switched else []
@@ -172,4 +193,6 @@ def placement_of(
     lcores = sorted({cpu for v in vnfs for cpu in v.lcores})
     if len(vnfs) > len(lcores):
         notes = [*notes, f"{len(vnfs)} VNFs share {lcores_text(lcores)}"]
+    elif weighed:
+        notes = [*notes, "shares: no two VNFs are on one lcore, so that there is nothing to share"]
     return Placement(traffic[0], traffic[-1], tuple(segments), tuple(notes), others)

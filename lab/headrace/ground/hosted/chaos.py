@@ -127,3 +127,4 @@ def _bring_back(vnf: HostedVnf) -> None:
         if time.monotonic() > deadline:
             raise HeadraceError(f"{vnf.vnf.name}: does not come back")
         time.sleep(0.02)
+    vnf.weigh()

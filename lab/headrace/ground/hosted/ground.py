@@ -14,7 +14,7 @@ from headrace.engine.plan_compiler import direct_plan
 from headrace.engine.plan_document import Plan
 from headrace.engine.reading import Reading
 from headrace.ground import catalogue
-from headrace.ground.contract import Killable, Looking, Site
+from headrace.ground.contract import Killable, Looking, Offer, Site
 from headrace.ground.engine_check import PlanCheck
 from headrace.ground.floor import Floor, Floors
 from headrace.ground.hosted.anatomy import anatomy
@@ -25,6 +25,7 @@ from headrace.ground.hosted.hosted import HostedEngine
 from headrace.ground.hosted.limits_used import limits
 from headrace.ground.hosted.parts import Vnf
 from headrace.ground.hosted.run_queue import WORKER
+from headrace.ground.hosted.shares import RateCost, cpu_shares
 from headrace.ground.hosted.vm_accel import find_qemu
 from headrace.ground.hosted.where import (
     MACHINE,
@@ -37,6 +38,7 @@ from headrace.ground.inline import DeployedEngine, EnginePoint, engine_of, polic
 from headrace.record.facts import Observation
 from headrace.record.figures import Figures
 from headrace.record.verdict import Finding
+from headrace.spec.hosting import RATE_COST
 from headrace.spec.study import Experiment
 
 HOST = "host"  # the engine in front of the VNFs
@@ -91,6 +93,10 @@ class DeployedHosted(DeployedEngine):
         self.hosted, self.host = point.hosted, engine
         self._placed: tuple[Finding, ...] = ()
         super().__init__(point, site, engine, plan, floor)
+        self._shares: RateCost | None = None
+        if self.hosted.hosting.shares == RATE_COST:
+            ways = [way.direction for way in self.ways]
+            self._shares = RateCost(engine, engine.vnfs, self.hosted.hosting.chains, ways)
 
     @property
     def notes(self) -> Sequence[str]:
@@ -99,6 +105,18 @@ class DeployedHosted(DeployedEngine):
     @property
     def labels(self) -> Sequence[str]:
         return (*super().labels, *self.host.labels)
+
+    def start(self, offer: Offer, load_pps: float, seconds: float) -> None:
+        if self._shares is not None:
+            self._shares.begin()
+        super().start(offer, load_pps, seconds)
+
+    def wait(self) -> None:
+        assert self._run is not None, "nothing was started"
+        if self._shares is not None:
+            self._shares.take(self._run.began, self._run.duration_s)
+        with self.engine.measuring():
+            super().wait()
 
     def looking(self) -> Looking | None:
         """None while VNFs are killed: who restarts them and who looks on would ask at once."""
@@ -161,6 +179,9 @@ class DeployedHosted(DeployedEngine):
             figures = figures.model_copy(update={"anatomy": parts})
         used = limits(figures, observation.direction, self.hosted, len(self.ways))
         figures = figures.model_copy(update={"limits": used})
+        if self.hosted.hosting.shares is not None:
+            shares = cpu_shares(reading.before, reading.after, self.hosted.vnfs)
+            figures = figures.model_copy(update={"cpu_shares": shares})
         facts = replace(facts, more=(*facts.more, *self._placed))
         if self.host.emulated:
             facts = replace(facts, more=(*facts.more, _emulated(self.host.emulated)))

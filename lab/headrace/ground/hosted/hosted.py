@@ -25,11 +25,13 @@ from headrace.ground.hosted.parts import RUN, Vnf
 from headrace.ground.hosted.ports import OnSwitch
 from headrace.ground.hosted.process import VnfProcess
 from headrace.ground.hosted.run_queue import run_queue
+from headrace.ground.hosted.shares import weights_given
 from headrace.ground.hosted.switch import Switch, SwitchCounts, as_port, with_counts
 from headrace.ground.hosted.vm import Machines, VnfMachine
 from headrace.ground.hosted.vm_appliance import VnfAppliance
 from headrace.ground.hosted.vnf import HostedVnf
 from headrace.host import cgroups
+from headrace.host.cpu_time import cpu_seconds
 from headrace.host.ledger import Ledger
 from headrace.host.state import RunState, dpdk_prefix
 from headrace.spec.hosting import Hosting
@@ -69,6 +71,8 @@ class HostedEngine(Engine):
             self._group = self._make_group(hosted.hosting, state.path.name)
             make = self._maker(binary, hosted.hosting, state.path)
             self.vnfs = [make(vnf) for vnf in hosted.vnfs]
+            for one, weight in zip(self.vnfs, weights_given(hosted), strict=True):
+                one.weight = weight
             self._start(self.vnfs[0].at_once)
             self.wait_up()
         except BaseException:
@@ -87,8 +91,8 @@ class HostedEngine(Engine):
             return cgroups.make(run)
         except HeadraceError as why:
             if hosting.kind in ("process", "vm") and hosting.limited:
-                limits = "deployment.hosting: cpus and memory_limit_mb"
-                raise HeadraceError(f"{limits} cannot be held here: {why}") from None
+                limits = f"deployment.hosting: {', '.join(hosting.held)}"
+                raise HeadraceError(f"{limits}: not to be had here: {why}") from None
             self.notes += (f"VNFs are in no control group of their own: {why}",)
             return None
 
@@ -141,6 +145,7 @@ class HostedEngine(Engine):
                 one.start()
             for one in some:
                 one.connect()
+                one.weigh()
         self.notes += tuple(note for one in self.vnfs if (note := one.note))
 
     def wait_up(self) -> None:
@@ -295,6 +300,8 @@ def _clocks_of(one: HostedVnf, own: EngineCounts | None) -> VnfCounts:
         opaque=one.vnf.appliance is not None,
         run_queue=run_queue(one.pid, one.worker),
         throttled_ns=cgroups.throttled_ns(one.pid),
+        cpu_ns=round(1e9 * (cpu_seconds(one.pid) or 0)),
+        weight=cgroups.weight_of(one.pid),
         workers=own.workers if own else {},
         tsc_hz=own.tsc_hz if own else 0,
     )

@@ -16,7 +16,7 @@ from headrace.engine.counts import EngineCounts
 from headrace.errors import HeadraceError
 from headrace.ground.hosted.parts import RUN, Vnf
 from headrace.ground.hosted.run_queue import WORKER
-from headrace.host.cgroups import Cgroup
+from headrace.host.cgroups import Cgroup, weigh
 from headrace.host.sockets import connect_to
 from headrace.host.tool import printable
 
@@ -37,6 +37,7 @@ class HostedVnf(ABC):
         self.folder = run / vnf.folder
         self.folder.mkdir(exist_ok=True)
         self.control: Control | None = None
+        self.weight: int | None = None  # of its control group; None: as it was made
         self._run = run
         self._prefix = f"{prefix}-{vnf.name}"
         self._socket = self.folder / "c.sock"  # a path of 107 characters at most (unix(7))
@@ -79,6 +80,13 @@ class HostedVnf(ABC):
                 time.sleep(0.02)
         if len(self.vnf.lcores) > 1:
             self._float()
+
+    def weigh(self, weight: int | None = None) -> None:
+        """Gives its control group a weight; by default that which it had before it was started
+        again."""
+        self.weight = weight or self.weight
+        if self.weight is not None:
+            weigh(self.pid, self.weight)
 
     def not_linked(self) -> HeadraceError:
         """What is said after `link_s`."""

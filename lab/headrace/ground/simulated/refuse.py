@@ -144,6 +144,8 @@ def _unhosted(
         yield (*at, "checkpoint"), "what writing it takes is not known; covered: none"
     if hosting.cpus is not None:
         yield (*at, "cpus"), "a limit of CPU time; covered: none"
+    if hosting.shares is not None:
+        yield (*at, "shares"), "weights of VNFs on one lcore; covered: equal ones"
     if home.hosting is None:
         yield at, f"server {home.name} has no `hosting`: what links to VNFs cost"
     if "l2fwd" not in home.functions:

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process's weight, in a control group of this machine's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import HeadraceError
+from headrace.host import cgroups
+
+
+@pytest.fixture
+def asleep() -> Iterator[int]:
+    """A process in a group of its own."""
+    name = f"test-{os.getpid()}"
+    try:
+        group = cgroups.make_inside(cgroups.make(name), "vnf")
+    except HeadraceError as why:
+        pytest.skip(str(why))
+    with subprocess.Popen(group.enter(["sleep", "60"])) as process:
+        try:
+            while cgroups.weight_of(process.pid) is None or not _is_in(group, process.pid):
+                assert process.poll() is None
+            yield process.pid
+        finally:
+            process.kill()
+            process.wait()
+            assert cgroups.remove(cgroups.name_of(name))
+    assert not any(folder.exists() for folder in group.folders)
+
+
+def _is_in(group: cgroups.Cgroup, pid: int) -> bool:
+    return all(str(pid) in (f / "cgroup.procs").read_text().split() for f in group.folders)
+
+
+@pytest.mark.parametrize("weight", [1, 33, 100, 333, 1000])
+def test_a_weight_is_what_the_kernel_says(asleep: int, weight: int) -> None:
+    assert cgroups.weight_of(asleep) == 100
+    cgroups.weigh(asleep, weight)
+    assert cgroups.weight_of(asleep) == weight
+
+
+def test_who_is_in_no_group_of_its_own_is_not_weighed() -> None:
+    """Its weight would be ours, and that of all that is beside us."""
+    before = cgroups.weight_of(os.getpid())
+    with subprocess.Popen(["sleep", "60"]) as process:
+        with pytest.raises(HeadraceError, match="in no control group of its own"):
+            cgroups.weigh(process.pid, 500)
+        process.kill()
+    assert cgroups.weight_of(os.getpid()) == before
+
+
+def test_a_kernel_that_keeps_another_weight_is_told(
+    asleep: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "write_text", lambda self, text: len(text))
+    with pytest.raises(HeadraceError, match=r"was written, and (1024|100) is there"):
+        cgroups.weigh(asleep, 333)
+
+
+def test_a_run_that_measures_is_heavy_beside_others_of_the_machine() -> None:
+    """Its own group is inside of one of all runs, which alone stands beside others' sessions."""
+    names = [f"test-{os.getpid()}-{i}" for i in range(2)]
+    try:
+        one, other = (cgroups.make(name) for name in names)
+    except HeadraceError as why:
+        pytest.skip(str(why))
+    try:
+        idle = _weights(one)
+        one.share(-20)
+        assert all(run > 50 * was and top >= run for (run, top), (was, _) in
+                   zip(_weights(one), idle, strict=True))  # fmt: skip
+        other.share(0)  # does not take it away
+        assert all(top >= run for run, top in _weights(one))
+        one.share(0)
+        assert [run for run, _ in _weights(one)] == [run for run, _ in idle]
+    finally:
+        for name in names:
+            cgroups.remove(cgroups.name_of(name))
+
+
+def _weights(group: cgroups.Cgroup) -> list[tuple[int, int]]:
+    """That of a run, and of all runs' group, where there is the controller."""
+    file = "cpu.weight" if group.version == 2 else "cpu.shares"
+    return [
+        (int((folder / file).read_text()), int((folder.parent / file).read_text()))
+        for folder in group.folders
+        if (folder / file).exists()
+    ]
