@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from headrace.engine import counters as count
 from headrace.engine.counts import EngineCounts, VnfCounts
@@ -19,8 +19,11 @@ def of_workers(
     waited_ns: Mapping[int, int],
     watched_s: float,
     read_s: float,
+    shared: Collection[int] = (),
 ) -> list[LcoreTime]:
-    """`waited_ns` is of `watched_s`; the workers' own figures of `read_s`. VNFs' have their own."""
+    """`waited_ns` is of `watched_s`; the workers' own figures of `read_s`. VNFs' have their own.
+    `shared`: lcores of several VNFs. One that another interrupts takes its time for its own work,
+    so that together they may be busy for longer than there was time."""
     return [
         LcoreTime(
             name=f"Lcore {one.cpu}",
@@ -31,7 +34,7 @@ def of_workers(
             pace=one.pace,
             width=one.width,
             tsc_hz=tsc_hz,
-            busy=one.utilisation,
+            busy=None if one.cpu in shared else one.utilisation,
         )
         for one in workers
     ]
@@ -51,7 +54,7 @@ def of_machine(
 def of_vnfs(before: EngineCounts, after: EngineCounts, read_s: float) -> list[LcoreTime]:
     """Each VNF has a CPU of its own, or shares it as it was deployed: then its waiting for the
     others is meant, and what nobody of them ran while all of them polled was somebody else's."""
-    sharing = Counter(cpu for one in after.vnfs.values() for cpu in one.cpus)
+    sharing = _vnfs_on(after)
     grown = {name: now.since(before.vnfs.get(name)) for name, now in after.vnfs.items()}
     clocks = []
     for name, one in grown.items():
@@ -62,6 +65,15 @@ def of_vnfs(before: EngineCounts, after: EngineCounts, read_s: float) -> list[Lc
         for cpu, several in sharing.items()
         if several > 1 and (clock := _shared(cpu, grown.values(), read_s)) is not None
     ]
+
+
+def shared_by_vnfs(read: EngineCounts) -> frozenset[int]:
+    return frozenset(cpu for cpu, several in _vnfs_on(read).items() if several > 1)
+
+
+def _vnfs_on(read: EngineCounts) -> Counter[int]:
+    """How many there are on each lcore."""
+    return Counter(cpu for one in read.vnfs.values() for cpu in one.cpus)
 
 
 def _of_vnf(name: str, one: VnfCounts, read_s: float, alone: bool) -> list[LcoreTime]:

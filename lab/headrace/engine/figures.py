@@ -17,7 +17,7 @@ from headrace.engine.accounts import (
     waiting,
     without_consumed,
 )
-from headrace.engine.clocks import of_vnfs, of_workers
+from headrace.engine.clocks import of_vnfs, of_workers, shared_by_vnfs
 from headrace.engine.link_counts import SinkCounts
 from headrace.engine.plan_compiler import Path
 from headrace.engine.plan_document import Plan, PlanLink
@@ -224,7 +224,7 @@ def facts_of(
         undecided=sum(reading.after.sink(way.sink).undecided for way in ways),
         clocks=[
             *of_workers(counters.workers, counters.tsc_hz, reading.waited_ns, reading.watched_s,
-                        reading.read_s),
+                        reading.read_s, shared_by_vnfs(reading.after)),
             *of_vnfs(reading.before, reading.after, reading.read_s),
         ],
         accounts=settled.accounts,
