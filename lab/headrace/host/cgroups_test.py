@@ -49,9 +49,11 @@ def test_who_is_in_no_group_of_its_own_is_not_weighed() -> None:
     """Its weight would be ours, and that of all that is beside us."""
     before = cgroups.weight_of(os.getpid())
     with subprocess.Popen(["sleep", "60"]) as process:
-        with pytest.raises(HeadraceError, match="in no control group of its own"):
-            cgroups.weigh(process.pid, 500)
-        process.kill()
+        try:
+            with pytest.raises(HeadraceError, match="in no control group of its own"):
+                cgroups.weigh(process.pid, 500)
+        finally:
+            process.kill()
     assert cgroups.weight_of(os.getpid()) == before
 
 
