@@ -22,6 +22,7 @@ import yaml
 from support.loaded import loaded
 
 COMMAND = Path(sys.executable).parent / "headrace"
+PATIENCE_S = 300.0  # what takes ten seconds may take long at the lowest priority
 # Whose run holds the machine's lcores meanwhile is nothing of the test's (exclusive_test has it).
 _NOTICE = re.compile(r"\Aheadrace \w+: held for measuring: .*\n")
 
@@ -45,7 +46,11 @@ def environment(folder: Path, engine: Path) -> dict[str, str]:
 
 
 def headrace(
-    *arguments: str, folder: Path, engine: Path, timeout: float = 120, netns: str | None = None
+    *arguments: str,
+    folder: Path,
+    engine: Path,
+    timeout: float = PATIENCE_S,
+    netns: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Runs it with this engine, and a run-time directory of the folder's own."""
     return command(arguments, folder, environment(folder, engine), timeout, netns)
@@ -55,7 +60,7 @@ def command(
     arguments: Sequence[object],
     folder: Path,
     env: Mapping[str, str] = os.environ,
-    timeout: float = 120,
+    timeout: float = PATIENCE_S,
     netns: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """In a process forked of one that has loaded what it needs; with HEADRACE_TESTS_EXEC=1 as users
