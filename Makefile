@@ -17,7 +17,7 @@ help:
 	@echo 'make test-slow     tests that take minutes each and are skipped there (root)'
 	@echo 'make test-containers  third-party VNFs in containers; builds their images (root, podman)'
 	@echo 'make test-soak     a host and eight VNFs for SOAK_SECONDS (default 3600): nothing grows'
-	@echo 'make test-kubernetes  studies on a cluster of two nodes, which is built once (root, Go; 20 minutes)'
+	@echo 'make test-kubernetes  studies on a cluster of two nodes, which is built once (root, Go; 45 minutes)'
 	@echo 'make bench         cycles per packet beside testpmd, as ratios'
 	@echo 'make bench-fib-1g  forwarding table with 10^9 entries, alone and in l3fwd (16 GB, 15 minutes)'
 	@echo 'make test-vm-trace both backends of the tracer in a QEMU guest with Debian'"'"'s kernel'
