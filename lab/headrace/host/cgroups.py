@@ -92,19 +92,13 @@ class Cgroup:
             self._set("memory.limit_in_bytes", memory)
 
     def share(self, nice: int) -> None:
-        """Autogroup (sched(7)) has no effect inside of groups: these have weights instead. Beside
-        others' groups and sessions stands the one that all runs are in, so that it has the weight
-        of the heaviest of them."""
+        """Autogroup (sched(7)) has no effect inside of groups: these have weights instead. They act
+        among runs: the group that all of them are in has its own, the kernel's default, beside
+        others' sessions."""
         if self.version == 2:
             self._set("cpu.weight.nice", nice)
         else:
             self._set("cpu.shares", _WEIGHTS[nice])
-        file = _WEIGHT[self.version]
-        for folder in self.folders:
-            if (folder / file).exists():
-                runs = (_words(run / file) for run in folder.parent.iterdir())
-                most = max(int(words[0]) for words in runs if words)
-                _put(folder.parent / file, most)
 
     @property
     def out_of_memory(self) -> int:

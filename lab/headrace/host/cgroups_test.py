@@ -63,34 +63,3 @@ def test_a_kernel_that_keeps_another_weight_is_told(
     monkeypatch.setattr(Path, "write_text", lambda self, text: len(text))
     with pytest.raises(HeadraceError, match=r"was written, and (1024|100) is there"):
         cgroups.weigh(asleep, 333)
-
-
-def test_a_run_that_measures_is_heavy_beside_others_of_the_machine() -> None:
-    """Its own group is inside of one of all runs, which alone stands beside others' sessions."""
-    names = [f"test-{os.getpid()}-{i}" for i in range(2)]
-    try:
-        one, other = (cgroups.make(name) for name in names)
-    except HeadraceError as why:
-        pytest.skip(str(why))
-    try:
-        idle = _weights(one)
-        one.share(-20)
-        assert all(run > 50 * was and top >= run for (run, top), (was, _) in
-                   zip(_weights(one), idle, strict=True))  # fmt: skip
-        other.share(0)  # does not take it away
-        assert all(top >= run for run, top in _weights(one))
-        one.share(0)
-        assert [run for run, _ in _weights(one)] == [run for run, _ in idle]
-    finally:
-        for name in names:
-            cgroups.remove(cgroups.name_of(name))
-
-
-def _weights(group: cgroups.Cgroup) -> list[tuple[int, int]]:
-    """That of a run, and of all runs' group, where there is the controller."""
-    file = "cpu.weight" if group.version == 2 else "cpu.shares"
-    return [
-        (int((folder / file).read_text()), int((folder.parent / file).read_text()))
-        for folder in group.folders
-        if (folder / file).exists()
-    ]
