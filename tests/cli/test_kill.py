@@ -46,13 +46,23 @@ def hugepage_files() -> list[str]:
     return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
 
-def engine_of(folder: Path) -> int | None:
-    """The engine that this folder's run has written down, if it lives."""
+def program_of(folder: Path) -> int | None:
+    """What this folder's run has written down as its engine, if it lives."""
     for note in runtime_dir(folder).glob("headrace/run-*/engine.json"):
         with suppress(OSError, ValueError, KeyError):
             pid = int(json.loads(note.read_text())["pid"])
             os.kill(pid, 0)
             return pid
+    return None
+
+
+def engine_of(folder: Path) -> int | None:
+    """The engine that is to send, and not one that is only asked something before (`--check`)."""
+    pid = program_of(folder)
+    if pid is None:
+        return None
+    with suppress(OSError):
+        return pid if b"--plan" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") else None
     return None
 
 
@@ -169,7 +179,7 @@ def test_kill_9_of_a_question(asked: str, engine_binary: Path, tmp_path: Path) -
         env=environment(tmp_path, slow) | {"TMPDIR": str(tmp_path / "tmp")},
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     ) as check:  # fmt: skip
-        pid = wait_until(lambda: engine_of(tmp_path))
+        pid = wait_until(lambda: program_of(tmp_path))
         check.send_signal(signal.SIGKILL)
     assert alive(pid) and any(one.endswith("plan.json") for one in state_left(tmp_path))
     assert list((tmp_path / "tmp").iterdir()) == []
