@@ -165,13 +165,9 @@ def weigh(pid: int, weight: int) -> None:
     version, folder = group
     file = folder / _WEIGHT[version]
     value = weight if version == 2 else weight * _SHARES // 100
-    try:
-        file.write_text(str(value))
-        has = int(file.read_text())
-    except (OSError, ValueError) as why:
-        reason = why.strerror if isinstance(why, OSError) else "it reads no number"
-        raise HeadraceError(f"{file}: {value}: {reason}") from None
-    if has != value:
+    _put(file, value)
+    has = " ".join(_words(file)) or "nothing"
+    if has != str(value):
         raise HeadraceError(f"{file}: {value} was written, and {has} is there")
 
 
