@@ -113,9 +113,11 @@ class DeployedHosted(DeployedEngine):
 
     def wait(self) -> None:
         assert self._run is not None, "nothing was started"
-        if self._shares is not None:
-            self._shares.take(self._run.began, self._run.duration_s)
-        with self.engine.measuring():
+        if self._shares is None:
+            super().wait()
+            return
+        self._shares.take(self._run.began, self._run.duration_s)
+        with self.engine.measuring():  # which its looks have ended
             super().wait()
 
     def looking(self) -> Looking | None:

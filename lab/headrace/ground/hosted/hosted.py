@@ -294,14 +294,15 @@ class HostedEngine(Engine):
 
 def _clocks_of(one: HostedVnf, own: EngineCounts | None) -> VnfCounts:
     """What this machine says of a VNF's process, and what its engine says, if it has one."""
+    weighed = one.weight is not None  # else nobody asks for it, and each look is two files more
     return VnfCounts(
         cpus=one.vnf.lcores,
         links=tuple(face.link for face in one.vnf.faces),
         opaque=one.vnf.appliance is not None,
         run_queue=run_queue(one.pid, one.worker),
         throttled_ns=cgroups.throttled_ns(one.pid),
-        cpu_ns=round(1e9 * (cpu_seconds(one.pid) or 0)),
-        weight=cgroups.weight_of(one.pid),
+        cpu_ns=round(1e9 * (cpu_seconds(one.pid) or 0)) if weighed else 0,
+        weight=cgroups.weight_of(one.pid) if weighed else None,
         workers=own.workers if own else {},
         tsc_hz=own.tsc_hz if own else 0,
     )
