@@ -369,6 +369,7 @@ def test_the_verification_s_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
                     "predicted_pps": 1e6,
                     "cycles_per_lcore": {},
                     "measured_pps": measured,
+                    "over_chosen": dict.fromkeys(("over", "least", "most"), measured / best),
                 }
             )
 

@@ -157,7 +157,7 @@ class Planner:
             for one in layouts.values()
         }
         several, beside = verified.verify(
-            self.bench, prepared, priced.reference, self.wanted.rate_pps
+            self.bench, prepared, layouts["best"], priced.reference, self.wanted.rate_pps
         )
         figures = {role: several[layout] for role, layout in layouts.items()}
         if priced.reference is None:
@@ -219,6 +219,7 @@ def _layout_plan(
         measured_max_pps=max(rates, default=None),
         paced_pps=figures.paced_pps if figures else None,
         elsewhere=figures is not None and figures.elsewhere,
+        over_chosen=_over_chosen(figures),
         predicted_latency_us=None if predicted is None else predicted.median_s * 1e6,
         measured_latency_us=median(one.p50_s for one in quiet) * 1e6 if quiet else None,
         predicted_p99_us=None if tail is None else tail * 1e6,
@@ -226,6 +227,13 @@ def _layout_plan(
         quiet_share=len(quiet) / len(figures.slices) if figures and figures.slices else None,
         whole_p99_us=median(whole) * 1e6 if whole else None,
     )
+
+
+def _over_chosen(figures: Verified | None) -> planned.OverChosen | None:
+    ahead = None if figures is None else figures.over_chosen
+    if ahead is None:
+        return None
+    return planned.OverChosen(over=ahead.over, least=ahead.least, most=ahead.most)
 
 
 def _segment(

@@ -21,6 +21,9 @@ T = TypeVar("T")
 SLOW = 0.25
 _MET, _COLD_S, _COLD_MOST_S = 2, 0.1, 0.5
 _MORE = 3  # trials of a start, while all that it has were disturbed
+# Trials of a start, while the hypervisor has lcores elsewhere than when costs were taken; fewer for
+# who asks for few repetitions.
+_MORE_MOVED = 10
 # Starts of the cases that lack samples, for each case that there is; two for each repetition that
 # was asked for. By rounds of those cases one alone had five seconds, and such states last for 45.
 _AGAIN = 6
@@ -73,27 +76,24 @@ def alternating(several: Sequence[T], turn: int) -> list[T]:
     return list(reversed(several)) if turn % 2 else list(several)
 
 
-def measure(bench: Bench, cases: Sequence[Case], rounds: int, anew: bool = True) -> None:
-    """All in one state of the machine: where a hypervisor moved lcores meanwhile, what was taken
-    with them elsewhere is taken again, as long as _AGAIN rounds of all take, and left out; who asks
-    for few repetitions has fewer. `anew`: the state that by then most of the cases were measured
-    in; else that of what was measured before."""
-    before = {} if anew else bench.lines
-    if anew:
-        bench.mixed = False
+def measure(bench: Bench, cases: Sequence[Case], rounds: int) -> None:
+    """All in one state of the machine, that which by then most of the cases were measured in: where
+    a hypervisor moved lcores meanwhile, what was taken with them elsewhere is taken again, as long
+    as _AGAIN rounds of all take, and left out; who asks for few repetitions has fewer."""
+    bench.mixed = False
     counts = shares(bench.repetitions, rounds)
     for turn, count in enumerate(counts):
         for case in alternating(cases, turn):
             _measure(bench, case, count)
-    bench.lines = {**covering(cases, counts[0]), **before}
+    bench.lines = covering(cases, counts[0])
     starts = min(_AGAIN, 2 * bench.repetitions) * len(cases)
     while starts > 0 and (few := [one for one in cases if one.few(bench.lines, counts[0])]):
         for case in few:
             _measure(bench, case, counts[0])
         starts -= len(few)
-        bench.lines = {**covering(cases, counts[0]), **before}
+        bench.lines = covering(cases, counts[0])
     if any(case.few(bench.lines, 1) for case in cases):
-        bench.mixed |= anew  # what is chosen among later is no cost
+        bench.mixed = True
         bench.session.progress.say(
             "note: the hypervisor had lcores elsewhere for too long: what some of these cost was "
             "taken with them there, where what passes between lcores costs otherwise"
@@ -139,6 +139,19 @@ def _warm(up: RunningPoint, seconds: float, rate_pps: float) -> PointSample:
     cold = min(_COLD_MOST_S, max(_COLD_S, _MET * up.one.experiment.flows / rate_pps))
     sample = points.sample(up, cold + seconds, rate_pps)
     return replace(sample, replicas=settled(sample.replicas, all_slices(up.engine), cold))
+
+
+def settled_load(up: RunningPoint, count: int) -> tuple[list[PointSample], bool]:
+    """Samples of full load of the state that costs are of, and True; where more trials bring none,
+    those of another one, and False. Another start takes longer than they do."""
+    bench = up.bench
+    samples = full_load(up, count)
+    for _ in range(min(_MORE_MOVED, 3 * bench.repetitions)):
+        if any(one.of_state(bench.lines) for one in samples):
+            break
+        samples += full_load(up, 1)
+    same = [one for one in samples if one.of_state(bench.lines)]
+    return same or samples, bool(same)
 
 
 def full_load(up: RunningPoint, count: int) -> list[PointSample]:

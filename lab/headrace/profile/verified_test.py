@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
@@ -23,7 +24,7 @@ from headrace.profile.rounds import Case, alternating, covering, shares
 from headrace.profile.verified import ReferenceRun, Verified
 from headrace.record.counters import Counters, WorkerReading
 from headrace.record.slices import ReplicaSlices, Sliced
-from headrace.spec.plan import ChainPlan, LayoutPlan, Reference
+from headrace.spec.plan import CHOICE_CLOSE, ChainPlan, LayoutPlan, OverChosen, Reference
 
 
 @given(st.integers(1, 1000), st.integers(1, 10))
@@ -41,44 +42,66 @@ def test_nobody_always_follows_another() -> None:
     ]
 
 
+def by_round(*rates: float | None) -> dict[int, float]:
+    return {turn: rate for turn, rate in enumerate(rates) if rate is not None}
+
+
 def test_a_slow_round_is_slow_for_all() -> None:
     """The machine did half in the second round: to the layout's ratio that is nothing."""
-    same = [True] * 3
-    beside = Verified(rates=[10e6, 5e6, 10e6], same=same)
-    assert Verified(rates=[8e6, 4e6, 8e6], same=same).over(beside) == pytest.approx(0.8)
+    beside = Verified(by_round(10e6, 5e6, 10e6))
+    assert Verified(by_round(8e6, 4e6, 8e6)).over(beside) == pytest.approx(0.8)
     # Medians of each alone would be as far apart as the rounds.
-    slower = Verified(rates=[10e6, 5e6, 5e6], same=same)
-    assert Verified(rates=[8e6, 4e6, 4e6], same=same).over(slower) == 0.8
+    slower = Verified(by_round(10e6, 5e6, 5e6))
+    assert Verified(by_round(8e6, 4e6, 4e6)).over(slower) == 0.8
 
 
 def test_a_round_with_lcores_elsewhere_tells_no_pace() -> None:
     """What passes between lcores is dear there: a pipeline loses half, run to completion none. Of
     such rounds alone a plan once said 9.1 Mpps at a pace whose rounds allowed 5.2 to 8.4."""
-    beside = Verified(rates=[10e6, 10e6, 10e6], same=[True, True, False])
-    assert Verified(rates=[8e6, 4e6, 4e6], same=[True, False, True]).over(beside) == 0.8
-    assert Verified(rates=[8e6, 4e6, 4e6], same=[False] * 3).over(beside) is None
-    assert Verified(rates=[8e6, 4e6, 4e6], same=[False, False, True]).over(beside) is None
+    beside = Verified(by_round(10e6, 10e6))
+    assert Verified(by_round(8e6, None, 4e6), away={1: 4e6}).over(beside) == 0.8
+    assert Verified(away=by_round(8e6, 4e6, 4e6)).over(beside) is None
+    assert Verified(by_round(None, None, 4e6)).over(beside) is None
 
 
 def test_what_ran_elsewhere_is_held_against_no_prediction() -> None:
     """The same layout did 7.7 Mpps there and, as the reference, 10.7 here: an error of +25 % was
     told of a prediction that was right."""
-    rounds = Verified(rates=[7.7e6, 7.6e6, 10.6e6], same=[False, False, True])
-    assert rounds.counting == [10.6e6]
+    assert Verified({2: 10.6e6}, away={0: 7.7e6, 1: 7.6e6}).counting == [10.6e6]
+    assert Verified(away={0: 7.7e6}).counting == [7.7e6]
     layout = LayoutPlan(
         role="best", segments=(), predicted_pps=9.5e6, cycles_per_lcore={1: 270},
         measured_pps=7.7e6, paced_pps=7.6e6,
     )  # fmt: skip
     away = layout.model_copy(update={"elsewhere": True})
     assert layout.error == pytest.approx(0.25) and away.error is None
-    other = layout.model_copy(update={"role": "rtc", "paced_pps": 11e6})
+
+
+def over_chosen(over: float, off: float = 0.02) -> OverChosen:
+    return OverChosen(over=over, least=over - off, most=over + off)
+
+
+@pytest.mark.parametrize(
+    ("over", "loss", "sure"),
+    [(1.15, 1 - 1 / 1.15, True), (0.9, 0, True), (1.02, 1 - 1 / 1.02, False), (None, None, True)],
+)
+def test_a_choice_is_as_far_behind_as_the_fastest_is_ahead(
+    over: float | None, loss: float | None, sure: bool
+) -> None:
+    """Nothing is told where one of them never ran beside the choice."""
+    best = LayoutPlan(
+        role="best", segments=(), predicted_pps=9e6, cycles_per_lcore={1: 270},
+        over_chosen=over_chosen(1, 0),
+    )  # fmt: skip
+    ahead = None if over is None else over_chosen(over)
+    other = best.model_copy(update={"role": "rtc", "over_chosen": ahead})
     plan = ChainPlan(
         chain="c", workload="64B", lcores=(1,), generator=0, measure=0, tsc_hz=2.6e9, how="",
         bound_pps=1e7, rate_pps=None, functions=(), source=(0, 0), sink=(0, 0),
-        layouts=(layout, other),
+        layouts=(best, other),
     )  # fmt: skip
-    assert plan.choice_loss == pytest.approx(1 - 7.6 / 11)
-    assert plan.model_copy(update={"layouts": (away, other)}).choice_loss is None
+    assert plan.choice_loss == (None if loss is None else pytest.approx(loss))
+    assert plan.choice_sure == sure
 
 
 def test_the_pace_is_what_the_reference_does_now() -> None:
@@ -238,23 +261,99 @@ def test_a_trial_that_was_hardly_left_alone_is_no_sample(
 
 def test_a_layout_that_is_the_reference_is_started_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its start is both: two of one layout lay 10 to 15 % apart, told as the choice's loss."""
-    whole, pipeline = Layout((2,), ((1,),)), Layout((1, 1), ((0,), (1,)))
-    deployed = {whole: cast(EnginePoint, "whole"), pipeline: cast(EnginePoint, "pipeline")}
     started: list[object] = []
-
-    def measured(_bench: Bench, one: EnginePoint, into: Verified, _rate: float | None) -> None:
-        started.append(one)
-        into.rates.append(6e6 if one is deployed[pipeline] else 8e6)
-        into.same.append(True)
-
-    monkeypatch.setattr(verified, "_measure", measured)
-    bench = cast(Bench, SimpleNamespace(repetitions=3))
-    reference = ReferenceRun("all", cast(EnginePoint, "reference"), 10e6, None, whole)
-    each, beside = verified.verify(bench, deployed, reference, None)
+    monkeypatch.setattr(verified, "_measure", carrying({"whole": 8e6, "pipeline": 6e6}, started))
+    reference = ReferenceRun("all", cast(EnginePoint, "reference"), 10e6, None, WHOLE)
+    each, beside = verified.verify(bench_of(3), DEPLOYED, WHOLE, reference, None)
     assert started == ["whole", "pipeline", "pipeline", "whole", "whole", "pipeline"]
-    assert beside is each[whole] and each[whole].paced_pps == 10e6
-    assert each[pipeline].paced_pps == pytest.approx(7.5e6)
+    assert beside is each[WHOLE] and each[WHOLE].paced_pps == 10e6
+    assert each[PIPELINE].paced_pps == pytest.approx(7.5e6)
     another = replace(reference, layout=None)
     started.clear()
-    verified.verify(bench, deployed, another, None)
+    verified.verify(bench_of(3), DEPLOYED, WHOLE, another, None)
     assert started.count("reference") == 3
+
+
+WHOLE, PIPELINE = Layout((2,), ((1,),)), Layout((1, 1), ((0,), (1,)))
+DEPLOYED = {WHOLE: cast(EnginePoint, "whole"), PIPELINE: cast(EnginePoint, "pipeline")}
+
+
+def carrying(
+    rates: dict[str, float], started: list[object], away: Callable[[str, int], bool] | None = None
+) -> Callable[..., None]:
+    """Starts that carry this; `away`: in which of them lcores are elsewhere."""
+
+    def measured(_bench: Bench, one: EnginePoint, into: Verified, turn: int, _at: object) -> None:
+        name = str(one)
+        started.append(name)
+        where = into.away if away is not None and away(name, turn) else into.rates
+        where[turn] = rates.get(name, 7e6)
+
+    return measured
+
+
+@pytest.mark.parametrize(
+    ("other", "rounds"),
+    [(6e6, 2), (9e6, 2), (7.9e6, 8), (8.2e6, 15)],
+)
+def test_what_lies_close_to_the_choice_is_started_until_it_is_told(
+    other: float, rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By two starts each, layouts as fast as the choice were told 3 % ahead one time in five. The
+    reference has no part in that."""
+    started: list[object] = []
+    monkeypatch.setattr(verified, "_measure", carrying({"whole": 8e6, "pipeline": other}, started))
+    reference = ReferenceRun("all", cast(EnginePoint, "reference"), 10e6, None)
+    each, _ = verified.verify(bench_of(2), DEPLOYED, WHOLE, reference, None)
+    assert started.count("reference") == 2
+    assert started.count("pipeline") == started.count("whole") <= rounds
+    assert (started.count("whole") > 2) == (rounds > 2)
+    ahead = each[PIPELINE].over_chosen
+    assert ahead is not None and ahead.over == pytest.approx(other / 8e6)
+    most = 1 / (1 - CHOICE_CLOSE)
+    assert ahead.most <= most or ahead.least > most or len(started) > 30 - 3
+
+
+def test_what_ran_elsewhere_is_started_again_beside_the_reference(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Five rounds of another state of the machine tell nothing of this one; and what never is in it
+    ends with the starts that there are."""
+    started: list[object] = []
+
+    def until(turns: int) -> Callable[[str, int], bool]:
+        return lambda name, turn: name == "pipeline" and turn < turns
+
+    rates = {"whole": 8e6, "pipeline": 6e6}
+    monkeypatch.setattr(verified, "_measure", carrying(rates, started, until(5)))
+    reference = ReferenceRun("all", cast(EnginePoint, "reference"), 7e6, None)
+    each, _ = verified.verify(bench_of(2), DEPLOYED, WHOLE, reference, None)
+    assert not each[PIPELINE].elsewhere and list(each[PIPELINE].rates) == [5]
+    assert each[PIPELINE].paced_pps == pytest.approx(6e6)
+    assert started.count("reference") == 6
+    started.clear()
+    notes: list[str] = []
+    monkeypatch.setattr(verified, "_measure", carrying(rates, started, until(99)))
+    each, _ = verified.verify(bench_of(1, notes), DEPLOYED, WHOLE, reference, None)
+    assert each[PIPELINE].elsewhere and each[PIPELINE].over_chosen is None
+    assert 12 < len(started) <= 15 and len(notes) == 1
+
+
+@pytest.mark.parametrize(("near", "trials", "same"), [(1, 2, True), (4, 4, True), (99, 8, False)])
+def test_a_start_goes_on_until_lcores_are_where_they_were(
+    near: int, trials: int, same: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From its `near`th trial on."""
+    counted: list[float] = []
+
+    def taken(_up: object, _seconds: float) -> PointSample:
+        counted.append(1)
+        return sample(1e6, 78 if len(counted) >= near else 340, 0, 1)
+
+    monkeypatch.setattr(points, "sample", taken)
+    bench = bench_of(2)
+    bench.lines = {frozenset({0, 1}): 78.0}
+    up = cast(RunningPoint, SimpleNamespace(bench=SimpleNamespace(**vars(bench), seconds=0.2)))
+    samples, of_state = rounds.settled_load(up, 2)
+    assert (len(counted), of_state) == (trials, same)
+    assert {one.line for one in samples} == {78 if same else 340}

@@ -20,11 +20,10 @@ from headrace.report.document_model import (
     Section,
     Table,
 )
-from headrace.spec.plan import ChainPlan, LayoutPlan, Reference
+from headrace.spec.plan import CHOICE_CLOSE, ChainPlan, LayoutPlan, Reference
 from headrace.spec.profile import Speed
 
 NOISE = 1e-9  # cycles: what is left of a difference of floating-point numbers
-CLOSE = 0.03  # of the best: a choice within it is as good
 _NAMES = {
     "best": "chosen",
     "rtc": "run to completion",
@@ -61,9 +60,10 @@ def _sentence(plans: Sequence[ChainPlan]) -> str:
     losses = [loss for p in plans if (loss := p.choice_loss) is not None]
     if not errors or not losses:
         return ""
-    right = sum(loss <= CLOSE for loss in losses)
+    right = sum(loss <= CHOICE_CLOSE for loss in losses)
+    close = percent(CHOICE_CLOSE, 1)
     return (
-        f"{right} of {len(losses)} choices are the measured best or within {percent(CLOSE, 1)} of "
+        f"{right} of {len(losses)} choices are the measured best or within {close} of "
         f"it; predictions err by {percent(median(errors), 2)} in the median, by "
         f"{percent(max(errors), 2)} at most."
     )
@@ -172,6 +172,7 @@ def _layouts(plan: ChainPlan) -> Section:
                 spread,
                 one.paced_pps,
                 one.error,
+                _over_chosen(one),
             )
         )
     note = (
@@ -192,6 +193,7 @@ def _layouts(plan: ChainPlan) -> Section:
         Column("least to most", "text"),
         Column("at the costs' pace", "own-rate"),
         Column("error", "change"),
+        Column("over the chosen's", "text"),
     )
     if plan.rate_pps is not None:
         note += (
@@ -204,6 +206,13 @@ def _layouts(plan: ChainPlan) -> Section:
         latencies = tuple((_NAMES[one.role], *_latencies(one)) for one in plan.layouts)
         blocks += (Heading(f"Latency at {pps(plan.rate_pps)}"), Table(_LATENCIES, latencies))
     return Section(plan.chain, note, blocks)
+
+
+def _over_chosen(one: LayoutPlan) -> str:
+    ahead = one.over_chosen
+    if ahead is None or one.role == "best":
+        return NOT_KNOWN if ahead is None else ""
+    return f"{ahead.over:.3f} ({ahead.least:.3f}–{ahead.most:.3f})"
 
 
 def _pace(ref: Reference) -> str:

@@ -13,6 +13,7 @@ from headrace.spec.profile import Speed
 Role = Literal["best", "rtc", "pipeline", "given"]
 Aim = Literal["throughput", "latency", "lcores"]
 CostSource = Literal["measured", "profiles"]
+CHOICE_CLOSE = 0.03  # a choice no slower than this is as good as the best that was measured
 
 
 class SegmentPlan(Spec):
@@ -23,6 +24,15 @@ class SegmentPlan(Spec):
     lcores: tuple[int, ...]
     parallel: tuple[str, ...] = ()
     beside: tuple[int, ...] = ()
+
+
+class OverChosen(Spec):
+    """A rate over that of the layout that was chosen, by rounds in which both ran; and between what
+    it lies nine times in ten, by how starts scatter."""
+
+    over: float
+    least: float
+    most: float
 
 
 class LayoutPlan(Spec):
@@ -41,6 +51,9 @@ class LayoutPlan(Spec):
     # A hypervisor had the lcores elsewhere than when costs were taken, in all of its rounds: what
     # was measured is another machine's, and the prediction is not held against it.
     elsewhere: bool = False
+    # None: it was not verified, or had no round with the chosen layout while lcores were where they
+    # were when costs were taken.
+    over_chosen: OverChosen | None = None
     # At the load that was asked for; None: none was, or it is more than the layout carries.
     predicted_latency_us: float | None = None
     # Measured are medians of slices of 10 ms in which, and shortly before, nothing kept an lcore
@@ -124,13 +137,21 @@ class ChainPlan(Spec):
 
     @property
     def choice_loss(self) -> float | None:
-        """How much slower the chosen layout is than the fastest that was measured. None: not all
-        were, on the machine that costs are of."""
-        if any(one.elsewhere for one in self.layouts):
+        """How much slower the chosen layout is than the fastest that was verified, by starts that
+        had no part in choosing it. None: not all of them ran beside it on the machine that costs
+        are of."""
+        leads = [one.over_chosen for one in self.layouts]
+        if not all(leads):
             return None
-        rates = [one.reached_pps for one in self.layouts if one.reached_pps]
-        chosen = self.layout("best").reached_pps
-        return 1 - chosen / max(rates) if chosen and rates else None
+        return 1 - 1 / max(one.over for one in leads if one)
+
+    @property
+    def choice_sure(self) -> bool:
+        """Whether nine times in ten the choice is within CHOICE_CLOSE of each of the others, or
+        behind one of them by more."""
+        bound = 1 / (1 - CHOICE_CLOSE)
+        leads = [one.over_chosen for one in self.layouts if one.over_chosen]
+        return all(one.most <= bound for one in leads) or any(one.least > bound for one in leads)
 
 
 class ChainPlans(RootModel[tuple[ChainPlan, ...]]):
