@@ -62,7 +62,7 @@ def lead(of: K, over: K, rates: Mapping[K, Rounds]) -> Lead | None:
 
 
 def fastest(several: Sequence[K], rates: Mapping[K, Rounds]) -> K:
-    """Of those that no round tells apart the first."""
+    """The first leads until a round tells that another is faster."""
     leader, *others = several
     for one in others:
         ahead = lead(one, leader, rates)
@@ -72,7 +72,7 @@ def fastest(several: Sequence[K], rates: Mapping[K, Rounds]) -> K:
 
 
 def undecided(one: K, others: Sequence[K], rates: Mapping[K, Rounds], within: float) -> list[K]:
-    """Of the others those of which the rounds do not tell whether `one` is as fast, but for this
+    """Lists the others of which the rounds do not tell whether `one` is as fast, but for this
     share, or is not."""
     bound = 1 / (1 - within)
     leads = {other: lead(other, one, rates) for other in others if other != one}

@@ -136,7 +136,7 @@ def test_nine_of_ten_intervals_have_the_true_ratio_in_them(rounds: int) -> None:
 
 
 def test_scatter_of_the_rounds_at_hand_widens_intervals() -> None:
-    """Of a machine whose starts scatter by 10 %, two that seem 5 % apart are not told apart."""
+    """Where starts scatter by 10 %, two that seem 5 % apart are not told apart."""
 
     def width(scatter: float) -> float:
         machine = Machine([10e6, 9.5e6, 9e6], 3, scatter)
