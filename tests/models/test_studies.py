@@ -394,6 +394,16 @@ def test_the_verification_s_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines[1].endswith(": 0")
     assert "most 25.0%" in lines[2]
     assert lines[5].startswith("choice: 1 of 2") and lines[5].endswith("the worst 10.0% below")
+    assert lines[6].startswith("of these judgements 2 ")
+    # What may be 3 % ahead of the choice, or not, counts by what was measured, and is said.
+    close = plan(1.0e6, 1.02e6)
+    apart = {"over": 1.02, "least": 0.99, "most": 1.05}
+    rtc = LayoutPlan.model_validate({**close.layout("rtc").model_dump(), "over_chosen": apart})
+    unsure = close.model_copy(update={"layouts": (close.layout("best"), rtc)})
+    lines = verify.summary([unsure])
+    assert lines[5].startswith("choice: 1 of 1") and lines[6].startswith("of these judgements 0 ")
+    assert "choice 2.0% below the best, which is not sure" in verify.line("c", unsure, 1)
+    assert "not sure" not in verify.line("c", close, 1)
     paced = plan(0.5e6, 0.4e6)
     at_pace = [
         one.model_copy(update={"paced_pps": 2 * (one.measured_pps or 0.0)}) for one in paced.layouts

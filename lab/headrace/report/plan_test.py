@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.analyse.units import NOT_KNOWN
 from headrace.report.html import render
-from headrace.report.plan import document
-from headrace.spec.plan import ChainPlan, LayoutPlan, SegmentPlan
+from headrace.report.plan import _over_chosen, document
+from headrace.spec.plan import ChainPlan, LayoutPlan, OverChosen, SegmentPlan
 
 
 def page(
@@ -37,6 +38,15 @@ def test_more_replicas_than_costs_are_of_are_told(replicas: int, told: bool) -> 
     few = SegmentPlan(functions=("acl",), lcores=(0,))
     many = SegmentPlan(functions=("nat",), lcores=tuple(range(replicas)))
     assert ("each priced as one of two" in page(None, segments=(few, many))) == told
+
+
+def test_the_choice_is_compared_with_its_intervals() -> None:
+    """The chosen layout itself has none, and what never ran beside it is not known."""
+    ahead = OverChosen(over=1.021, least=0.98, most=1.06)
+    one = LayoutPlan(role="rtc", segments=(), predicted_pps=9e6, cycles_per_lcore={0: 280})
+    assert _over_chosen(one) == NOT_KNOWN
+    assert _over_chosen(one.model_copy(update={"over_chosen": ahead})) == "1.021 (0.980–1.060)"
+    assert _over_chosen(one.model_copy(update={"role": "best", "over_chosen": ahead})) == ""
 
 
 def test_functions_side_by_side_are_no_replicas() -> None:
