@@ -171,11 +171,14 @@ def test_a_machine_sends_what_its_licence_allows(
         )
         assert done.returncode == 0, done.stderr
         low, high = Bundle(tmp_path / "b").results()
+        # A guest hands on after the sources' end what waits for it then: what it sent last, the
+        # switch passed so long after it had been sent as it took at most.
+        late_s = high.latency_ns.max / 1e9 if high.latency_ns else 0.0
         allowed = LICENSED_PPS * (high.duration_s or 0)
         if not low.lost and high.received > 0.95 * allowed:
             break
     assert state_left(tmp_path) == [] and low.lost == 0
-    assert 0.95 * allowed < high.received < 1.02 * (allowed + BURST)
+    assert 0.95 * allowed < high.received < 1.02 * (allowed + LICENSED_PPS * late_s + BURST)
     assert high.drops == {"vnf1.1:vf/tx-capped": high.lost}
     assert [account.unknown for account in high.accounts] == [0]
     [limit] = high.limits
