@@ -14,10 +14,10 @@ from headrace.analyse.capacity import parts_of
 from headrace.analyse.conclusion import Conclusion, conclude, overall
 from headrace.analyse.lcores_moved import moved
 from headrace.analyse.notes import doubt, tails_of_pauses
-from headrace.analyse.paired import quietest_of, turns_of
 from headrace.analyse.reached import Reached, reached
 from headrace.analyse.summary import Summary, key_of, summarise
 from headrace.analyse.units import count, ns, percent, plural, significant
+from headrace.model.paired import quietest_of, turns_of
 from headrace.record.bundle import Bundle, Status
 from headrace.record.claim import JudgedClaim
 from headrace.record.environment import Environment

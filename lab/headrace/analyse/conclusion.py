@@ -14,10 +14,10 @@ from statistics import median
 from headrace.analyse.bottleneck import Pipe
 from headrace.analyse.capacity import CycleCost, carried_pps
 from headrace.analyse.lcores import Lcore, lcores_of
-from headrace.analyse.paired import Turns, paired
 from headrace.analyse.summary import Summary
 from headrace.analyse.units import ns, plural, pps, significant
 from headrace.model.lines_between import same_state
+from headrace.model.paired import Turns, paired
 from headrace.record.estimates import Capacity, Interval, Paired
 from headrace.record.frozen import Record
 from headrace.record.rows import Trial
@@ -83,7 +83,7 @@ def conclude(
         return None
     known = {s.key.execution: s.capacity for s, _ in usable if s.capacity is not None}
     if not fixed and len(known) == len(usable) and all(one.at_limit for one in known.values()):
-        return _by_capacity(usable, known, turns or {}, quietest or {}, lines or {})
+        return _by_capacity(usable, known, turns or Turns({}), quietest or {}, lines or {})
     standings = [_standing(s, p, fixed) for s, p in usable]
     standings.sort(key=lambda one: one.figure.value if fixed else -one.figure.value)
     first = usable[0][0]
@@ -176,7 +176,7 @@ def _by_capacity(
             Standing(
                 execution=(name := s.key.execution),
                 figure=known[name].pps,
-                each=tuple(rate * known[name].clock_hz for rate in turns.get(name, ())),
+                each=tuple(rate * known[name].clock_hz for rate in turns.rates.get(name, ())),
                 verdict="ok",  # what the audit doubts of the search is not in these slices
                 lcores=lcores_of(quietest.get(name, s.typical)),
             )
@@ -254,6 +254,7 @@ def _plus_minus(one: Interval) -> str:
 
 def _times(one: Paired) -> str:
     over = plural(one.pairs, "pair") if one.pairs > 1 else "one start of each"
+    over += " in several states of the machine" if one.mixed else ""
     digits = 2 if one.ratio.half >= 0.01 else 3
     ratio = f"{one.ratio.value:.{digits}f} ± {one.ratio.half:.{digits}f}"
     return f"{ratio} times {one.base} ({over}, 95 %)"

@@ -11,10 +11,10 @@ from typing import Any, Literal
 from pydantic import computed_field
 
 from headrace.analyse.changed import asked
-from headrace.analyse.lcores_moved import lines_between
 from headrace.analyse.summary import ResultKey, Spread, Summary, summarise
 from headrace.analyse.units import flat, plural, signed_percent, significant
 from headrace.model.lines_between import same_state
+from headrace.model.usual_trials import lines_between
 from headrace.record.bundle import Bundle
 from headrace.record.frozen import Record
 

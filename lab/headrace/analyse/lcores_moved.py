@@ -8,63 +8,20 @@ from itertools import pairwise
 from statistics import median
 
 from headrace.analyse.units import plural, significant
-from headrace.model.lines_between import WHOLE, commonest, compared_state, same_state
+from headrace.model.lines_between import WHOLE, same_state
+from headrace.model.usual_trials import by_lcores, usual_line
 from headrace.record.rows import Trial
-
-Cpus = frozenset[int]  # all that a trial's engine had: of others the ways between them differ
-
-
-def _by_lcores(trials: Sequence[Trial]) -> dict[Cpus, list[Trial]]:
-    """Trials in order, one of each number: those of its chains and directions have the same lines.
-    First those of the lcores that had most."""
-    numbered = {one.trial: one for one in sorted(trials, key=lambda one: one.trial)}
-    groups: dict[Cpus, list[Trial]] = {}
-    for one in numbered.values():
-        groups.setdefault(_cpus(one), []).append(one)
-    return dict(sorted(groups.items(), key=lambda group: -len(group[1])))
-
-
-def _cpus(one: Trial) -> Cpus:
-    return frozenset(cpu for segment in one.segments for cpu in segment.cpus)
-
-
-def _usual(trials: Sequence[Trial]) -> float | None:
-    """The comparison's, where there was one: capacities are of the state of these."""
-    in_turn = [
-        (f"{one.chain} {one.execution} {one.workload}", one.line_cycles)
-        for one in trials
-        if one.phase == "capacity"
-    ]
-    if in_turn:
-        return compared_state(in_turn)
-    return commonest([[one.line_cycles for one in trials if one.line_cycles]])
-
-
-def lines_between(trials: Sequence[Trial]) -> float | None:
-    """TSC cycles of a line that another lcore wrote, in the state that capacities are of, between
-    the lcores that most trials had."""
-    known = (_usual(group) for group in _by_lcores(trials).values())
-    return next((line for line in known if line is not None), None)
-
-
-def usual_trials(trials: Sequence[Trial]) -> frozenset[int]:
-    """Numbers of those that ran in the state that capacities on the same lcores are of: that of
-    most trials, or of most starts of the comparison."""
-    usual = {cpus: _usual(group) for cpus, group in _by_lcores(trials).items()}
-    return frozenset(
-        one.trial for one in trials if same_state(one.line_cycles, usual.get(_cpus(one)))
-    )
 
 
 def moved(trials: Sequence[Trial]) -> str | None:
     """One sentence for the reader, where not all trials on the same lcores were of one state."""
-    told = (_moved(group) for group in _by_lcores(trials).values())
+    told = (_moved(group) for group in by_lcores(trials).values())
     return next((text for text in told if text is not None), None)
 
 
 def _moved(trials: Sequence[Trial]) -> str | None:
     known = [one for one in trials if one.line_cycles]
-    usual = _usual(known)
+    usual = usual_line(known)
     others: list[list[float]] = []
     for line in sorted(one.line_cycles or 0.0 for one in known):
         if same_state(line, usual):

@@ -6,8 +6,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 
-from headrace.analyse.paired import over
 from headrace.analyse.summary import ResultKey, summarise
+from headrace.model.paired import over
 from headrace.record.bundle import Bundle
 from headrace.record.estimates import Paired
 from headrace.record.frozen import Record

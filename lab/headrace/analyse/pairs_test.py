@@ -7,9 +7,9 @@ import math
 
 import pytest
 
-from headrace.analyse.paired import over
 from headrace.analyse.pairs import pair_results
 from headrace.analyse.summary import ResultKey
+from headrace.model.paired import over
 from headrace.record.rows import Result
 from headrace.record.verdict import Audit, Verdict
 

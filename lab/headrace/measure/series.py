@@ -35,7 +35,10 @@ EXPLAINED = 2.0  # times the packets that were due while something held the lcor
 LOOK_S = 0.3
 LEFT_ALONE = 0.97  # of the slices of a look
 SATURATED_S = 1.0  # the first trial for an execution's capacity,
-SATURATIONS = 3  # of which so many are tried
+SATURATIONS = 4  # of which so many are tried at a start,
+LONGER = 1.5  # times as long as the one before,
+LONGEST_S = 3.0  # but no longer than this;
+NEEDED = 50  # undisturbed slices at its limit: those of a capacity, and some more
 
 
 class Book(Protocol):
@@ -43,6 +46,7 @@ class Book(Protocol):
 
     progress: Progress
     trials: int
+    saturated_s: float  # how long a trial for an execution's capacity takes
     results: list[Result]
 
     def capacity(self, point: Point, offer: Offer, repetition: int) -> Capacity | None: ...
@@ -80,12 +84,21 @@ class TrialSeries:
 
     def saturate(self) -> None:
         """One trial at as many packets as its lcores can take, for what they can carry; again, and
-        longer, while too little of it was left alone."""
+        longer, while too little of it was left alone. The next start's is as long as this one
+        needed to be: where others take much of the machine, a second was in vain each time."""
         self._repetition = COMPARED
         self._warm_up()
-        for turn in range(SATURATIONS):
-            trials = self._trial(0, SATURATED_S * (1 + turn), "capacity")
-            if trials[-1].capacity is not None or trials[-1].counters is None:
+        for _ in range(SATURATIONS):
+            seconds = self._book.saturated_s
+            last = self._trial(0, seconds, "capacity")[-1]
+            if last.counters is None:
+                return
+            if last.capacity is None:
+                seconds *= LONGER
+            else:
+                seconds *= NEEDED / min(p.slices for p in last.capacity.parts if p.role == "chain")
+            self._book.saturated_s = min(LONGEST_S, max(SATURATED_S, seconds))
+            if last.capacity is not None:
                 return
 
     def run(self, repetitions: Sequence[int], after_searches: bool = False) -> None:

@@ -43,9 +43,10 @@ from headrace.measure.operate.policy_trial import trial_of as operated_trial
 from headrace.measure.operate.sharing import share
 from headrace.measure.progress import Progress, waiting_for
 from headrace.measure.results import result
-from headrace.measure.series import TrialSeries
+from headrace.measure.series import SATURATED_S, TrialSeries
 from headrace.measure.trial import trial
 from headrace.measure.turns import COMPARED, Starts, compared
+from headrace.model.paired import decided, turns_of
 from headrace.model.undisturbed import capacity, of_usual_state, usual_lines
 from headrace.record.bundle import BundleUnwritable, BundleWriter, now
 from headrace.record.chaos import CHAOS, CHAOS_FILE
@@ -61,7 +62,7 @@ from headrace.spec.deployment import Deployment
 from headrace.spec.measure import Chaos, Convergence
 from headrace.spec.operate import Operate
 
-MORE_STARTS = 2  # times those that a comparison takes, where the hypervisor moves lcores meanwhile
+MORE_STARTS = 2  # times those that a comparison takes, where it is not decided before
 
 # Called when the bundle is finished; True: also on the terminal, as the page may not be written.
 Report = Callable[[Path, bool], object]
@@ -74,7 +75,7 @@ class Session:
         self.bundle, self.progress = bundle, progress
         self.results: list[Result] = []
         self.failed: dict[str, str] = {}  # chain of a point: why it could not be measured
-        self.trials = 0
+        self.trials, self.saturated_s = 0, SATURATED_S
         self._wait_s = wait_s
         self._environment: Environment | None = None
         self._memory: Memory | None = None
@@ -83,6 +84,7 @@ class Session:
         self.stopwatch = Stopwatch()
         self._at_end: list[Callable[[], None]] = []  # when nothing of the run is left
         self._starts = Starts()
+        self._in_turn: list[Trial] = []  # the comparison's
         self.site = Site(
             self.state, progress.say, self.stopwatch, bundle.path, status=progress.status
         )
@@ -175,18 +177,27 @@ class Session:
         turns = max(point.study.measure.pairs for point in points)
         names = ", ".join(dict.fromkeys(point.execution for point in points))
         self.progress.say(f"comparing {names}: {turns} times in turn")
-        began, starts, wanted = time.monotonic(), 0, turns * len(points)
+        began, starts, wanted, why = time.monotonic(), 0, turns * len(points), ""
         while starts < MORE_STARTS * wanted:
-            point = self._starts.next_compared(points, turns)
-            if point is None:
+            if not self._starts.enough(points, turns):
+                lacking = "the hypervisor had lcores elsewhere"
+            elif not self._decided(points, turns):
+                lacking = "they were not told apart"
+            else:
                 break
+            why = lacking if starts == wanted else why
+            point = self._starts.next_compared(points)
             starts += 1
-            self.progress.status(f"{point.execution}, start {starts} of {wanted}")
+            self.progress.status(f"{point.execution}, start {starts} of {max(starts, wanted)}")
             self._saturate(point)
         text = f"  {starts} starts in {duration(time.monotonic() - began)}"
         if starts > wanted:
-            text += f", {starts - wanted} of them more, as the hypervisor had lcores elsewhere"
+            text += f", {starts - wanted} of them more, as {why}"
         self.progress.say(text)
+
+    def _decided(self, points: Sequence[Point], turns: int) -> bool:
+        groups = {(p.chain, offer.workload) for p in points for offer in p.offers}
+        return all(decided(turns_of(self._in_turn, *group), turns) for group in groups)
 
     def _saturate(self, point: Point) -> None:
         at_limit = self.deployed(point, at_limit=True)
@@ -330,11 +341,13 @@ class Session:
             states = {"line_cycles": fmean(lines.values()), "line_share": share}
             judged = [one.model_copy(update=states) for one in judged]
         if phase != "warm-up":
-            self._starts.add(point, offer, repetition, own)
+            told = any(one.capacity is not None for one in judged)
+            self._starts.add(point, offer, repetition, own, told)
         if slices is not None:
             slices += own
         for one in judged:
             self.bundle.trial(one)
+        self._in_turn += judged if phase == "capacity" else ()
         self.progress.observer.trial_ends(judged)
         return judged
 

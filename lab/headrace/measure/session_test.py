@@ -27,6 +27,7 @@ from headrace.host import interrupts
 from headrace.measure.progress import Progress
 from headrace.measure.series import RETRIES_ELSEWHERE
 from headrace.measure.session import Session, session
+from headrace.model.paired_test import capacity
 from headrace.record.bundle import Bundle, BundleUnwritable, BundleWriter
 from headrace.record.convergence import RouteChange
 from headrace.record.counters import Counters
@@ -69,6 +70,7 @@ class Fake:
     cpus: frozenset[int] = frozenset()
     shares: list[float] = field(default_factory=list)  # what each look finds was left alone
     lines: list[float] = field(default_factory=list)  # cycles of a line between lcores, by trial
+    each: list[float] = field(default_factory=list)  # what slices say it can carry, by trial
     trials: int = 0
     going: tuple[float, float] = (0.0, 0.0)
 
@@ -159,7 +161,7 @@ class Fake:
             load_pps=load, throughput_pps=received / seconds, throughput_gbps_l1=0,
             throughput_gbps_l2=0, offered_pps=load, sent_pps=load, received_pps=received / seconds,
             loss_ratio=lost / sent, intended=sent, sent=sent, received=received, lost=lost,
-            duration_s=seconds,
+            duration_s=seconds, capacity=capacity(self.each.pop(0)) if self.each else None,
         )  # fmt: skip
         at_sink = lost if lost and self.disturbed > 0 else 0
         self.disturbed -= at_sink > 0
@@ -272,10 +274,10 @@ def test_executions_of_one_chain_are_compared_in_turn(home: Path) -> None:
 
 
 def test_a_start_with_lcores_elsewhere_is_made_again(home: Path) -> None:
-    """The second start of `b` ran with lines of 344 cycles where 78 had been usual: once more, and
-    again, until it runs where the others did. Each trial has what was seen in it. The searches, of
-    many more trials, all ran at 345: what is usual stays what it was in the comparison, so that
-    both have trials made again as often as may be."""
+    """The second start of `b` ran with lines of 344 cycles where 78 had been usual: while they are
+    elsewhere `a` is started beside it, and `b` again, which runs where the others did. Each trial
+    has what was seen in it. The searches, of many more trials, all ran at 345: what is usual stays
+    what it was in the comparison, so that both have trials made again as often as may be."""
     log: list[str] = []
     measure = {**SEARCH, "pairs": 2}
     inside = (Segment(name="chain", cpus=(1,)),)
@@ -286,7 +288,7 @@ def test_a_start_with_lcores_elsewhere_is_made_again(home: Path) -> None:
     done = run(home, points)
     trials = Bundle(done.bundle).trials()
     starts = [(t.execution, t.line_cycles, t.line_share) for t in trials if t.phase == "capacity"]
-    seen = [("a", 78.0), ("b", 79.0), ("a", 77.0), ("b", 344.0), ("b", 342.0), ("b", 80.0)]
+    seen = [("a", 78.0), ("b", 79.0), ("a", 77.0), ("b", 344.0), ("a", 342.0), ("b", 80.0)]
     assert starts == [(name, line, 1.0) for name, line in seen]
     assert ", 2 of them more, as the hypervisor had lcores elsewhere\n" in done.words
     assert {t.line_cycles for t in trials if t.phase == "search"} == {345.0}
@@ -312,6 +314,50 @@ def test_what_has_fewest_starts_is_started_next(home: Path) -> None:
     trials = Bundle(run(home, points).bundle).trials()
     starts = [(t.execution, t.line_cycles) for t in trials if t.phase == "capacity"]
     assert starts == [("a", 78), ("b", 78), *zip("ababab", [344] * 6, strict=True)]
+
+
+def started(home: Path, pairs: int, names: str, lines: list[float]) -> list[tuple[str, float]]:
+    """Executions in the order of their starts, with the lines of each."""
+    inside = (Segment(name="chain", cpus=(1,)),)
+    measure = {**SEARCH, "pairs": pairs}
+    points = [Fake("c", [], measure, execution=n, segments=inside, lines=lines) for n in names]
+    trials = Bundle(run(home, points).bundle).trials()
+    return [(t.execution, t.line_cycles or 0.0) for t in trials if t.phase == "capacity"]
+
+
+def test_while_lcores_are_elsewhere_each_is_started_as_often_there(home: Path) -> None:
+    """Behind two starts the hypervisor has them elsewhere for six, then back for good."""
+    starts = started(home, 3, "abc", [78.0] * 2 + [344.0] * 6 + [78.0] * 80)
+    there = [name for name, line in starts if line > 300]
+    assert sorted(there) == list("aabbcc")
+    back = [name for name, line in starts if line < 300]
+    assert min(map(back.count, "abc")) == 3 and len(back) <= 11
+
+
+def test_nothing_lags_where_lcores_are_moved_behind_each_start(home: Path) -> None:
+    """By the state of the start before, `a` would be started here and the others there only."""
+    starts = started(home, 4, "abc", [78.0, 344.0] * 80)
+    here = [name for name, line in starts if line < 300]
+    assert len(starts) < 24 and min(map(here.count, "abc")) >= 3
+
+
+def test_a_comparison_goes_on_until_it_is_decided(home: Path) -> None:
+    """`a` carries 10 % more in each turn but the first, so that two turns tell nothing; the fourth
+    start of `b` is the last. What differs by the same in each turn takes no more than is asked."""
+    inside = (Segment(name="chain", cpus=(1,)),)
+    measure = {**SEARCH, "pairs": 2}
+    for folder, first, starts in (("told", 1.1e6, 4), ("not told", 1.2e6, 8)):
+        each = {"a": [first, *[1.1e6] * 9], "b": [1e6] * 10}
+        points = [
+            Fake("c", [], measure, execution=n, segments=inside, each=rates)
+            for n, rates in each.items()
+        ]
+        (home / folder).mkdir()
+        done = run(home / folder, points)
+        trials = Bundle(done.bundle).trials()
+        assert [t.execution for t in trials if t.phase == "capacity"] == list("ab") * (starts // 2)
+        more = ", 4 of them more, as they were not told apart\n"
+        assert (more in done.words) == (starts > 4)
 
 
 def test_trials_with_lcores_elsewhere_are_made_again(home: Path) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from headrace.model.lines_between import Start  # numpy: not for a check
 
 KEPT = 60  # trials of a start: a search at its own has fewer, and an hour of them is no better
+LAG = 2  # starts
 COMPARED = 0  # the repetition whose trials are the comparison's
 Key = tuple[str, str, str, int]  # chain, execution, workload, repetition
 Lines = Mapping[Way, float]
@@ -51,26 +52,54 @@ class Starts:
         self._last: Sequence[Sliced] = ()  # of the last trial that counts
         self._lines: Lines | None = None  # of all that is kept; None: to be found
         self._kept: dict[Key, dict[int, list[Sliced]]] = {}
+        self._told: dict[int, Sliced] = {}  # of the comparison, by id: they tell a capacity
 
     def begin(self) -> None:
         self._begun += 1
 
-    def next_compared(self, points: Sequence[Point], turns: int) -> Point | None:
-        """The point that has fewest starts of the state of the machine that is waited for, so that
-        starts of that state are beside each other in time, whatever the hypervisor did between.
-        None: each has so many."""
-        from headrace.model.lines_between import wanted_state
+    def next_compared(self, points: Sequence[Point]) -> Point:
+        """The point that has fewest starts of the state that the machine was in last. A hypervisor
+        mostly leaves lcores where they are for some seconds: so starts of one state are beside each
+        other in time, and each state has as many of one point as of another. Where it did not, and
+        some lag behind in the state that is waited for, the one that has fewest of that."""
+        from headrace.model.undisturbed import usual_lines
 
-        lines = self._lines_of_starts(wanted_state)
-        counts = []
-        for point in points:
-            own = self._of_point.get(id(point), [])
-            counts.append((sum(self._mostly(self._slices(n), lines) for n in own), len(own)))
-        if min(counts)[0] >= turns:
-            return None
-        point = points[counts.index(min(counts))]
+        wanted, here = self._wanted_lines(), usual_lines(self._last)
+        counts = [self._of_state(one, wanted) for one in points]
+        if max(counts) - min(counts) <= LAG:
+            counts = [self._of_state(one, here) for one in points]
+        each = [(count, len(self._numbers(one))) for count, one in zip(counts, points, strict=True)]
+        point = points[each.index(min(each))]
         self._of_point.setdefault(id(point), []).append(self._begun + 1)
         return point
+
+    def enough(self, points: Sequence[Point], turns: int) -> bool:
+        """Whether so many starts of each tell of the state of the machine that is waited for; once
+        as many were made in all as that takes, whether as many do as are compared at least."""
+        from headrace.model.lines_between import ENOUGH
+
+        in_all = sum(len(self._numbers(point)) for point in points)
+        wanted = turns if in_all < turns * len(points) else min(turns, ENOUGH)
+        lines = self._wanted_lines()
+        each = ([self._tells_of(n, lines) for n in self._numbers(point)] for point in points)
+        return all(sum(some) >= wanted for some in each)
+
+    def _wanted_lines(self) -> Lines:
+        from headrace.model.lines_between import wanted_state
+
+        return self._lines_of_starts(wanted_state)
+
+    def _tells_of(self, number: int, lines: Lines) -> bool:
+        slices = self._slices(number)
+        telling = [one for one in slices if self._tells(one)]
+        return self._mostly(telling, lines) and (bool(telling) or not slices)
+
+    def _numbers(self, point: Point) -> Sequence[int]:
+        return self._of_point.get(id(point), ())
+
+    def _of_state(self, point: Point, lines: Lines) -> int:
+        """How many of its starts."""
+        return sum(self._mostly(self._slices(number), lines) for number in self._numbers(point))
 
     def _lines_of_starts(self, choose: Callable[[Sequence[Start]], float | None]) -> Lines:
         """What lines cost in the trials of the comparison that ran in the state that is chosen; of
@@ -86,18 +115,27 @@ class Starts:
                     among.setdefault(cpus, []).append((" ".join(key[:-1]), line_of(one), one))
         chosen: list[Sliced] = []
         for some in among.values():
-            state = choose([(name, line) for name, line, _ in some])
+            state = choose([(name, line) for name, line, one in some if self._tells(one)])
             chosen += [one for _, line, one in some if same_state(line, state)]
         return usual_lines(chosen)
+
+    def _tells(self, one: Sliced) -> bool:
+        """Whether it tells a capacity by itself; where none does, all are alike."""
+        return not self._told or id(one) in self._told
 
     def _slices(self, number: int) -> list[Sliced]:
         return [one for starts in self._kept.values() for one in starts.get(number, ())]
 
-    def add(self, point: Point, offer: Offer, repetition: int, slices: Sequence[Sliced]) -> None:
+    def add(
+        self, point: Point, offer: Offer, repetition: int, slices: Sequence[Sliced], told: bool
+    ) -> None:
+        """`told`: they tell a capacity by themselves."""
         starts = self._kept.setdefault(_key(point, offer, repetition), {})
         kept = starts.setdefault(self._begun, [])
         kept += slices
         del kept[:-KEPT]
+        if told and repetition == COMPARED:
+            self._told.update((id(one), one) for one in slices)
         self._last, self._lines = slices, None
 
     def of(self, point: Point, offer: Offer, repetitions: Sequence[int]) -> list[list[Sliced]]:

@@ -88,6 +88,7 @@ class Paired(Record):
     pairs: NonNegativeInt  # of measurements beside each other in time; 1: by slices of one pair
     verdict: Literal["faster", "slower", "tie", "unknown"]  # tie: the interval contains 1 and
     # reaches no further than 10 % from it; unknown: it contains 1 and reaches further
+    mixed: bool = False  # pairs of several states of the machine, each pair of one
 
 
 class Span(Record):

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from headrace.analyse.paired import over
 from headrace.analyse.pairs import Comparison, PairedCapacities, PairedResults
 from headrace.analyse.summary import ResultKey
+from headrace.model.paired import over
 from headrace.report.document_model import Document, Table
 from headrace.report.html import render
 from headrace.report.in_turn import section, sentence

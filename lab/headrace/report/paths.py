@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
-from headrace.analyse.paired import over
 from headrace.analyse.units import percent
+from headrace.model.paired import over
 from headrace.record.bundle import Bundle
 from headrace.record.counters import Counters, ReplicaReading
 from headrace.record.equivalence import equivalences
