@@ -25,6 +25,7 @@ from headrace.record.frozen import Record
 Significance = Literal["different", "within-spread", "unknown", "not-trusted"]
 
 FEWEST = 3  # repetitions a side; with them chance alone sets ranges apart in one of ten
+PERCENTILES = {"p50": "p50", "p99": "p99", "p99.9": "p999"}  # as users read them: in a record
 EXACT_LIMIT = 20_000  # ways to split the repetitions; more are not enumerated
 
 
@@ -187,9 +188,9 @@ def _metrics(a: Summary, b: Summary) -> Iterable[tuple[str, str, bool, Spread, S
     yield "throughput", "pps", True, a.throughput_pps, b.throughput_pps
     if a.loss_ratio.max or b.loss_ratio.max:
         yield "loss", "ratio", False, a.loss_ratio, b.loss_ratio
-    for name in ("p50", "p99", "p999"):
+    for shown, name in PERCENTILES.items():
         if name in a.latency_ns and name in b.latency_ns:
-            yield f"latency {name}", "ns", False, a.latency_ns[name], b.latency_ns[name]
+            yield f"latency {shown}", "ns", False, a.latency_ns[name], b.latency_ns[name]
     if "p99" in a.pdv_ns and "p99" in b.pdv_ns:
         yield "PDV p99", "ns", False, a.pdv_ns["p99"], b.pdv_ns["p99"]
     for name, unit in (("gbps", "Gbit/s"), ("requests_per_s", "1/s")):
@@ -207,7 +208,7 @@ def _values(s: Summary, metric: str) -> list[float]:
     if kind == "loss":
         return [r.loss_ratio for r in s.results]
     if kind == "latency":
-        return [getattr(r.latency_ns, name) for r in s.results if r.latency_ns]
+        return [getattr(r.latency_ns, PERCENTILES[name]) for r in s.results if r.latency_ns]
     if kind == "PDV":
         return [getattr(r.pdv_ns, name) for r in s.results if r.pdv_ns]
     if kind == "change":

@@ -14,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headrace.analyse.diff import Diff, MetricChange, Significance, compare, diff, permutation_p
+from headrace.analyse.gate import METRICS
 from headrace.analyse.summary import ResultKey, summarise
 from headrace.record.bundle import Bundle
 from headrace.record.rows import Bounds
@@ -43,6 +44,14 @@ def test_a_slower_run_is_worse(compared: Diff) -> None:
     assert throughput.significance == "different" and throughput.better is False
     assert throughput.ratio == pytest.approx(-0.1, abs=0.03)
     assert change(compared, "rtc", "cycles acl").significance == "within-spread"
+
+
+def test_percentiles_have_the_names_that_users_know(compared: Diff) -> None:
+    tail, beyond = change(compared, "rtc", "latency p99"), change(compared, "rtc", "latency p99.9")
+    assert tail.a < beyond.a and tail.b < beyond.b
+    metrics = {one.metric for row in compared.compared for one in row.changes}
+    assert not [one for one in metrics if "p999" in one]
+    assert {one for one in metrics if one.startswith("latency ")} <= set(METRICS)
 
 
 def test_an_untrusted_rate_is_not_compared(compared: Diff) -> None:

@@ -19,7 +19,7 @@ from headrace.record.frozen import Record
 
 # The values of MetricChange.metric; a function's cycles are `cycles NAME`.
 METRICS = (
-    "throughput", "capacity", "loss", "latency p50", "latency p99", "latency p999", "PDV p99",
+    "throughput", "capacity", "loss", "latency p50", "latency p99", "latency p99.9", "PDV p99",
     "cycles",
 )  # fmt: skip
 _FORM = re.compile(r"^\s*(?:(?P<metric>\S.*?)\s+)?worse\s*:\s*(?P<percent>[0-9.]+)\s*%\s*$")
