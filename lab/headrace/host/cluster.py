@@ -9,10 +9,11 @@ import json
 import os
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -63,6 +64,27 @@ def _client() -> Any:
     return kubernetes
 
 
+def _load(kubernetes: Any, kubeconfig: str, context: str | None, config: Any) -> None:
+    """The client writes what a kubeconfig has of certificates, and the user's private key, to
+    files, which a kill would leave in TMPDIR: they are in memory, and go with the process."""
+    with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
+        kubernetes.config.load_kube_config(
+            kubeconfig, context, client_configuration=config, temp_file_path=folder
+        )
+        for name in ("ssl_ca_cert", "cert_file", "key_file"):
+            path = getattr(config, name)
+            if path is not None and Path(path).parent == Path(folder):
+                setattr(config, name, _in_memory(Path(path).read_bytes()))
+
+
+@cache
+def _in_memory(content: bytes) -> str:
+    """Where a file of it is, also for a process that is forked from this one."""
+    descriptor = os.memfd_create("kubeconfig")
+    os.write(descriptor, content)
+    return f"/proc/self/fd/{descriptor}"
+
+
 class Cluster:
     """It is reached by the kubeconfig (KUBECONFIG, ~/.kube/config), or as a pod of the cluster's
     own."""
@@ -79,9 +101,7 @@ class Cluster:
             if own:
                 self._kubernetes.config.load_incluster_config(client_configuration=config)
             else:
-                self._kubernetes.config.load_kube_config(
-                    self.kubeconfig, context, client_configuration=config
-                )
+                _load(self._kubernetes, self.kubeconfig, context, config)
         except self._kubernetes.config.ConfigException as why:
             raise HeadraceError(f"Kubernetes: no cluster: {printable(str(why))}") from None
         config.retries = _RETRIES

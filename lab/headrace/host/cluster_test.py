@@ -4,8 +4,14 @@ answers: objects are made, or refused in its words."""
 
 from __future__ import annotations
 
+import base64
 import json
+import os
+import shutil
 import socket
+import ssl
+import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -94,6 +100,64 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
         threading.Thread(target=server.serve_forever).start()
         yield server
         server.shutdown()
+
+
+def _signed(folder: Path, name: str) -> tuple[Path, Path]:
+    """A certificate that has signed itself, and its key."""
+    certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+         "-nodes", "-days", "2", "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1",
+         "-keyout", key, "-out", certificate],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return certificate, key
+
+
+@pytest.fixture
+def secured(api: FakeApi, tmp_path: Path) -> Path:
+    """The API server by TLS, for who shows a certificate. Gives a kubeconfig that has all of it in
+    itself, as those have that tools write."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    certificate, key = _signed(tmp_path, "server")
+    user, user_key = _signed(tmp_path, "user")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    context.load_verify_locations(user)
+    context.verify_mode = ssl.CERT_REQUIRED
+    api.socket = context.wrap_socket(api.socket, server_side=True)
+    inside = [base64.b64encode(one.read_bytes()).decode() for one in (certificate, user, user_key)]
+    there = f'https://127.0.0.1:{api.server_port}", certificate-authority-data: "{inside[0]}'
+    config = tmp_path / "secured"
+    shown = f"client-certificate-data: {inside[1]}, client-key-data: {inside[2]}"
+    config.write_text(KUBECONFIG.format(server=there).replace("token: t", shown))
+    return config
+
+
+def test_certificates_and_keys_are_in_no_file(
+    secured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is killed leaves none. A second of them, and a forked one, reach the server too."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    first = cluster.Cluster(kubeconfig=str(secured))
+    assert list(temporary.iterdir()) == []
+    first.create(POD)
+    assert list(temporary.iterdir()) == []
+    held = len(list(Path("/proc/self/fd").iterdir()))
+    cluster.Cluster(kubeconfig=str(secured))
+    assert len(list(Path("/proc/self/fd").iterdir())) == held
+    cluster.Cluster(kubeconfig=str(secured)).create(POD)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            cluster.Cluster(kubeconfig=str(secured)).create(POD)
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
 
 
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "n"}}
