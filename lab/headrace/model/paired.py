@@ -78,7 +78,7 @@ def _rounds(names: Sequence[str], told: Sequence[Trial]) -> dict[str, list[float
 
 
 def _same_state(one: Trial, other: Trial) -> bool:
-    """Of other lcores the ways between them differ, too."""
+    """Whether lines cost the same; between other lcores they do not tell."""
     apart = lcores_of(one) != lcores_of(other)
     return apart or same_state(one.line_cycles, other.line_cycles)
 
