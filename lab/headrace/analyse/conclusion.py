@@ -17,7 +17,7 @@ from headrace.analyse.lcores import Lcore, lcores_of
 from headrace.analyse.summary import Summary
 from headrace.analyse.units import ns, plural, pps, significant
 from headrace.model.lines_between import same_state
-from headrace.model.paired import Turns, paired
+from headrace.model.paired import Rounds, paired
 from headrace.record.estimates import Capacity, Interval, Paired
 from headrace.record.frozen import Record
 from headrace.record.rows import Trial
@@ -63,7 +63,7 @@ class Conclusion(Record):
 
 def conclude(
     explained: Sequence[tuple[Summary, Pipe]],
-    turns: Turns | None = None,
+    turns: Rounds | None = None,
     quietest: Mapping[str, Trial] | None = None,
     lines: Mapping[int, float] | None = None,
 ) -> Conclusion | None:
@@ -83,7 +83,7 @@ def conclude(
         return None
     known = {s.key.execution: s.capacity for s, _ in usable if s.capacity is not None}
     if not fixed and len(known) == len(usable) and all(one.at_limit for one in known.values()):
-        return _by_capacity(usable, known, turns or Turns({}), quietest or {}, lines or {})
+        return _by_capacity(usable, known, turns or Rounds({}), quietest or {}, lines or {})
     standings = [_standing(s, p, fixed) for s, p in usable]
     standings.sort(key=lambda one: one.figure.value if fixed else -one.figure.value)
     first = usable[0][0]
@@ -167,7 +167,7 @@ def _untold(
 def _by_capacity(
     usable: Sequence[tuple[Summary, Pipe]],
     known: Mapping[str, Capacity],
-    turns: Turns,
+    turns: Rounds,
     quietest: Mapping[str, Trial],
     lines: Mapping[int, float],
 ) -> Conclusion:
@@ -236,7 +236,7 @@ def _judged(standings: Sequence[Standing], compared: Sequence[Paired], clock_hz:
 
 
 def _best_first(
-    standings: Sequence[Standing], turns: Turns, known: Mapping[str, Capacity]
+    standings: Sequence[Standing], turns: Rounds, known: Mapping[str, Capacity]
 ) -> list[Standing]:
     """Orders them by capacity; but one that is faster in turn than what stands first is first, as
     starts of these were beside each other. The others' order is by the ratio to it, for the same

@@ -15,7 +15,7 @@ from headrace.analyse.conclusion import Conclusion, Standing, _why, conclude
 from headrace.analyse.lcores import Lcore, folded, lcores_of
 from headrace.analyse.summary import summarise
 from headrace.analyse.units import significant
-from headrace.model.paired import Turns
+from headrace.model.paired import Rounds
 from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.estimates import Capacity, Interval, PartCapacity, Predicted, Span
 from headrace.record.rows import Bounds, Result
@@ -246,7 +246,7 @@ def test_what_is_faster_in_turn_is_best(results: list[Result]) -> None:
     rates = {"rtc": 20.2e6, "hybrid": 20.0e6}
     rows = [with_capacity(r, rates[n], 1e6) for n in rates for r in at_rates(results, **{n: 1e7})]
     explained = [(s, pipe(s.typical)) for s in summarise(rows)]
-    concluded = conclude(explained, Turns(turns))
+    concluded = conclude(explained, Rounds(turns))
     assert concluded is not None and concluded.best == "hybrid"
     [best, rtc] = concluded.standings
     assert best.each == pytest.approx([22.0e6, 22.4e6, 22.2e6, 22.0e6])  # at 3 GHz

@@ -29,7 +29,7 @@ Rates = Mapping[str, Sequence[float]]  # of an execution in each turn, packets p
 
 
 @dataclass(frozen=True)
-class Turns:
+class Rounds:
     """Capacities of executions that were started one after the other. `every`: also turns in
     another state of the machine, each of one; their ratios differ by more, as a line between
     lcores is not as dear to each execution."""
@@ -43,7 +43,7 @@ class Turns:
         return tuple(list(zip(r.get(name, ()), r.get(base, ()), strict=False)) for r in each)
 
 
-def turns_of(trials: Sequence[Trial], chain: str, workload: str) -> Turns:
+def turns_of(trials: Sequence[Trial], chain: str, workload: str) -> Rounds:
     """Takes them from the comparison in turn. A turn is a start of each execution with as little
     time between them as there may be, as lcores that are elsewhere for some seconds change all of
     them. What left too little alone is in none: it was made again, beside the others."""
@@ -61,7 +61,7 @@ def turns_of(trials: Sequence[Trial], chain: str, workload: str) -> Turns:
             own_state.append(one)
     each = [_rounds(names, some) for some in states]
     every = {name: [rate for rounds in each for rate in rounds[name]] for name in names}
-    return Turns(_rounds(names, [one for one in told if one.trial in usual]), every)
+    return Rounds(_rounds(names, [one for one in told if one.trial in usual]), every)
 
 
 def _rounds(names: Sequence[str], told: Sequence[Trial]) -> dict[str, list[float]]:
@@ -106,7 +106,7 @@ def _away(one: Trial | None) -> float:
     return max((w.away for w in one.counters.workers if w.cpu in cpus), default=1.0)
 
 
-def paired(name: str, base: str, turns: Turns, alone: Mapping[str, Capacity]) -> Paired:
+def paired(name: str, base: str, turns: Rounds, alone: Mapping[str, Capacity]) -> Paired:
     """Goes by the turns that both have in the state of the machine that capacities are of; where
     these do not tell, by those in every state, if there are more; with fewer than two of them by
     the capacities themselves."""
@@ -117,7 +117,7 @@ def paired(name: str, base: str, turns: Turns, alone: Mapping[str, Capacity]) ->
     return judged or _judged(name, base, _apart(alone[name], alone[base]), 1)
 
 
-def decided(turns: Turns, asked: int) -> bool:
+def decided(turns: Rounds, asked: int) -> bool:
     """Whether a comparison may stop: each of the others is behind what carries most, or its ratio
     to it is known precisely. After as many turns as were `asked` for, 1 has to be outside of the
     interval; who looks again after each further turn until it is finds differences that are none,
@@ -132,7 +132,7 @@ def decided(turns: Turns, asked: int) -> bool:
         return False
     first = max(rates, key=lambda name: fmean(map(math.log, rates[name])))
     ratios = [paired(first, name, turns, {}) for name in rates if name != first]
-    if pairs <= asked and all(one.verdict == "faster" for one in ratios):
+    if all(one.verdict == "faster" and one.pairs <= asked for one in ratios):
         return True
     far = (max(PRECISE, (one.ratio.value - 1) / 2) for one in ratios)
     return all(one.ratio.half <= most for one, most in zip(ratios, far, strict=True))

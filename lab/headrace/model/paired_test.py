@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.analyse.lcores_moved import moved
-from headrace.model.paired import Turns, decided, paired, quietest_of, turns_of
+from headrace.model.paired import Rounds, decided, paired, quietest_of, turns_of
 from headrace.model.usual_trials import lines_between
 from headrace.record.bundle import Bundle
 from headrace.record.estimates import Capacity, Interval, PartCapacity
@@ -25,16 +25,16 @@ def capacity(pps: float, half: float = 0.0, clock_hz: float = 2.0) -> Capacity:
     return Capacity(parts=(part,), narrowest="all", pps=interval, trials=1)
 
 
-def in_turn(**rates: list[float]) -> Turns:
+def in_turn(**rates: list[float]) -> Rounds:
     """All in one state of the machine."""
-    return Turns(rates, rates)
+    return Rounds(rates, rates)
 
 
 def test_a_drift_that_both_share_is_no_difference_between_them() -> None:
     """Capacities wander by 30 %, the ratio is 1.10 in each turn but for half a per cent."""
     levels = [10e6, 13e6, 9e6, 11e6, 12e6]
     noise = [0.995, 1.005, 1.0, 1.003, 0.997]
-    turns = Turns({"a": [x * 1.1 * n for x, n in zip(levels, noise, strict=True)], "b": levels})
+    turns = Rounds({"a": [x * 1.1 * n for x, n in zip(levels, noise, strict=True)], "b": levels})
     ratios = paired("a", "b", turns, {})
     assert ratios.ratio.value == pytest.approx(1.1, rel=1e-3)
     assert ratios.ratio.half == pytest.approx(1.1 * 2.776 * 0.00412 / 5**0.5, rel=0.05)
@@ -45,7 +45,7 @@ def test_a_drift_that_both_share_is_no_difference_between_them() -> None:
 def test_of_equals_the_interval_contains_1_in_nineteen_of_twenty() -> None:
     draw, ties, unknown = random.Random(7), 0, 0
     for _ in range(400):
-        turns = Turns({name: [1e7 * draw.gauss(1, 0.03) for _ in range(5)] for name in "ab"})
+        turns = Rounds({name: [1e7 * draw.gauss(1, 0.03) for _ in range(5)] for name in "ab"})
         verdict = paired("a", "b", turns, {}).verdict
         ties += verdict == "tie"
         unknown += verdict == "unknown"
@@ -86,31 +86,32 @@ def test_where_one_state_does_not_tell_turns_of_all_states_do() -> None:
     """10 % faster in each state, and more exactly so in the second; what tells is not mixed."""
     near, far = ([1.1, 1.3, 1.0], [1.1, 1.1, 1.09, 1.11, 1.1, 1.12])
     rates = {"a": near, "b": [1.0] * 3}
-    both = Turns(rates, {"a": near + far, "b": [1.0] * 9})
-    assert paired("a", "b", Turns(rates), {}).verdict == "unknown"
+    both = Rounds(rates, {"a": near + far, "b": [1.0] * 9})
+    assert paired("a", "b", Rounds(rates), {}).verdict == "unknown"
     judged = paired("a", "b", both, {})
     assert (judged.verdict, judged.pairs, judged.mixed) == ("faster", 9, True)
-    assert decided(both, 3) and not decided(Turns(rates, rates), 3)
-    told = Turns({"a": far, "b": [1.0] * 6}, both.every)
+    assert decided(both, 9) and not decided(Rounds(rates, rates), 3)
+    assert not decided(both, 3)  # 1.11 ± 0.06: not precise for who has looked before
+    told = Rounds({"a": far, "b": [1.0] * 6}, both.every)
     assert not paired("a", "b", told, {}).mixed
 
 
 def test_an_interval_that_leaves_room_for_much_shows_no_tie() -> None:
     alone = {"a": capacity(10.4e6, 5e6), "b": capacity(10e6, 5e6)}
-    assert paired("a", "b", Turns({}), alone).verdict == "unknown"
+    assert paired("a", "b", Rounds({}), alone).verdict == "unknown"
     for half, verdict in ((0.3e6, "tie"), (0.8e6, "unknown")):
         level = {"a": capacity(10e6, half), "b": capacity(10e6, half)}
-        assert paired("a", "b", Turns({}), level).verdict == verdict
+        assert paired("a", "b", Rounds({}), level).verdict == verdict
 
 
 def test_without_turns_it_goes_by_the_intervals_themselves() -> None:
     alone = {"a": capacity(11e6, 0.3e6), "b": capacity(10e6, 0.4e6)}
-    ratios = paired("a", "b", Turns({}), alone)
+    ratios = paired("a", "b", Rounds({}), alone)
     assert (ratios.pairs, ratios.verdict) == (1, "faster")
     assert ratios.ratio.half == pytest.approx(1.1 * ((0.3 / 11) ** 2 + 0.04**2) ** 0.5)
     slower = {**alone, "b": capacity(5e6, 0.2e6, clock_hz=1.0)}  # at half the clock
-    assert paired("a", "b", Turns({}), slower) == ratios
-    assert paired("a", "b", Turns({"a": [], "b": [1e6]}), alone) == ratios
+    assert paired("a", "b", Rounds({}), slower) == ratios
+    assert paired("a", "b", Rounds({"a": [], "b": [1e6]}), alone) == ratios
 
 
 def test_turns_are_told_by_the_order_of_trials(bundle_path: Path) -> None:
@@ -130,7 +131,7 @@ def test_turns_are_told_by_the_order_of_trials(bundle_path: Path) -> None:
     one = trials[0]
     turns = turns_of(trials, one.chain, one.workload)
     assert turns.rates == turns.every == {"a": [0.5e6, 2.5e6], "b": [1e6, 3e6]}
-    assert turns_of(trials, "another", one.workload) == Turns({})
+    assert turns_of(trials, "another", one.workload) == Rounds({})
 
 
 def test_a_turn_of_another_state_of_the_machine_is_in_no_pair(bundle_path: Path) -> None:
