@@ -362,7 +362,7 @@ def plan_of(best: float, rtc: float) -> ChainPlan:
         return LayoutPlan.model_validate(
             {
                 "role": role,
-                "segments": (),
+                "segments": [{"functions": [role], "lcores": [1]}],
                 "predicted_pps": 1e6,
                 "cycles_per_lcore": {},
                 "measured_pps": measured,

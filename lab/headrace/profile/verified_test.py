@@ -24,7 +24,14 @@ from headrace.profile.rounds import Case, alternating, covering, shares
 from headrace.profile.verified import ReferenceRun, Verified
 from headrace.record.counters import Counters, WorkerReading
 from headrace.record.slices import ReplicaSlices, Sliced
-from headrace.spec.plan import CHOICE_CLOSE, ChainPlan, LayoutPlan, OverChosen, Reference
+from headrace.spec.plan import (
+    CHOICE_CLOSE,
+    ChainPlan,
+    LayoutPlan,
+    OverChosen,
+    Reference,
+    SegmentPlan,
+)
 
 
 @given(st.integers(1, 1000), st.integers(1, 10))
@@ -91,10 +98,11 @@ def test_a_choice_is_as_far_behind_as_the_fastest_is_ahead(
     """Nothing is told where one of them never ran beside the choice."""
     best = LayoutPlan(
         role="best", segments=(), predicted_pps=9e6, cycles_per_lcore={1: 270},
-        over_chosen=over_chosen(1, 0),
+        over_chosen=over_chosen(1, 0.08),  # of the choice itself nothing is in doubt
     )  # fmt: skip
     ahead = None if over is None else over_chosen(over)
-    other = best.model_copy(update={"role": "rtc", "over_chosen": ahead})
+    segments = (SegmentPlan(functions=("a",), lcores=(0, 1)),)
+    other = best.model_copy(update={"role": "rtc", "over_chosen": ahead, "segments": segments})
     plan = ChainPlan(
         chain="c", workload="64B", lcores=(1,), generator=0, measure=0, tsc_hz=2.6e9, how="",
         bound_pps=1e7, rate_pps=None, functions=(), source=(0, 0), sink=(0, 0),
