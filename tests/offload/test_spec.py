@@ -13,6 +13,7 @@ import pytest
 from headrace.analyse.offload import OffloadMode, offload_modes
 from headrace.host.openvswitch import dpdk_lacking
 from headrace.record.bundle import Bundle
+from headrace.record.equivalence import equivalences
 from support import lab
 
 pytestmark = pytest.mark.beside
@@ -219,11 +220,13 @@ def test_comparison(
 def test_compared_with(
     tmp_path: Path, engine_binary: Path, cpus: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """VNFs that forward their own packets: all come through by routes."""
+    """VNFs that forward their own packets: all come through by routes; and through a switch that
+    has all of them, whose frames are those of the plain router."""
     if len(cpus) < 2:
         pytest.skip("needs two CPUs, one for traffic")
     wanted = ["conventional-poll", "conventional-adaptive", "conventional-interrupt"]
-    wanted += ["ovs-dpdk"] if dpdk_lacking() is None and os.geteuid() == 0 else []
+    switched = ["ovs-dpdk", "ovs-flows"] if dpdk_lacking() is None else []
+    wanted += switched
     monkeypatch.setenv("HEADRACE_ENGINE", str(engine_binary))
     file = tmp_path / "spec.yaml"
     file.write_text(
@@ -238,3 +241,7 @@ def test_compared_with(
     for one in modes.values():
         assert one.rates[0].pps > 0 and one.updates_per_s == 0
     assert max(modes[mode].rates[0].times_conventional or 0 for mode in wanted[:3]) == 1.0
+    same = [(one.engine, one.verdict) for one in equivalences(tmp_path / "b")]
+    assert same == [("ovs-dpdk", "the same")] * ("ovs-flows" in switched)
+    for one in (modes[mode] for mode in wanted if mode == "ovs-flows"):
+        assert one.cycles_per_packet is not None and one.cycles_per_packet > 0

@@ -107,11 +107,15 @@ def _mode(mode: str, rows: Sequence[Result], rates: Sequence[ModeRate]) -> Offlo
 
 
 def _cycles(result: Result) -> float | None:
-    """What the router's lcore took for each packet, polling and all. VNFs that forward themselves
-    are many, and no one lcore's."""
+    """What the router's lcore, or the switch's poller, took for each packet, polling and all. VNFs
+    that forward themselves are many, and no one lcore's."""
     chain = [s.name for s in result.segments if s.role == "chain"]
     hosted = any(s.hosting != "inline" for s in result.segments)
-    if result.counters is None or hosted or len(chain) != 1:
+    if result.counters is None:
+        return None
+    if came := result.counters.dut.get("received"):
+        return result.counters.dut["cycles"] / came
+    if hosted or len(chain) != 1:
         return None
     replicas = [r for r in result.counters.replicas if r.segment == chain[0]]
     packets = sum(r.packets_in for r in replicas)

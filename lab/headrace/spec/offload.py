@@ -82,7 +82,7 @@ class RouterVnf(Spec):
 
 Mode = Literal[
     "bare-metal", "offload", "offload-updates",
-    "conventional-poll", "conventional-adaptive", "conventional-interrupt", "ovs-dpdk",
+    "conventional-poll", "conventional-adaptive", "conventional-interrupt", "ovs-dpdk", "ovs-flows",
 ]  # fmt: skip
 
 
@@ -95,7 +95,8 @@ class Offload(Spec):
 
     `vnfs` by name, on `ports`, are a service, which `headrace offload` runs. As a number they are
     alike, and measured: in each of `modes` with `routes` of each and `updates` (route changes per
-    second, in all; `wire`: packets that wait before the router); with `measure.chaos` with a
+    second, in all; `wire`: packets that wait before the router), `forwarders` of whose lcores
+    forward, among which flows are spread; with `measure.chaos` with a
     routing `daemon` in each; with `measure.convergence` one VNF with each `daemon` in turn.
     """
 
@@ -116,6 +117,7 @@ class Offload(Spec):
     routes: Annotated[Count, Field(ge=1, le=4096)] = 1024
     updates: Annotated[Rate, Field(gt=0, le=1e7)] = 64_000.0
     wire: Annotated[Count, Field(ge=64, le=1 << 17)] = 4096
+    forwarders: Annotated[Count, Field(ge=1, le=64)] = 1
     daemon: Annotated[
         tuple[Literal["frr", "bird"], ...], BeforeValidator(listed), Field(min_length=1)
     ] = ("frr",)
@@ -138,7 +140,7 @@ class Offload(Spec):
 
 
 _OF_SERVICE = {"ports", "lcore", "punt_pps"}
-_OF_MANY = {"modes", "routes", "updates", "wire", "daemon"}
+_OF_MANY = {"modes", "routes", "updates", "wire", "forwarders", "daemon"}
 
 
 class _Named(Spec):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
+from pathlib import Path
 from typing import Any
 
 from headrace.engine.describe import Description
@@ -14,6 +15,7 @@ from headrace.engine.place import usable_cpus
 from headrace.errors import HeadraceError
 from headrace.ground.contract import Checked, Point
 from headrace.ground.engine_check import Accepted, PlanCheck
+from headrace.ground.engines.engine_point import ForeignPoint, foreign_point
 from headrace.ground.floor import Floors
 from headrace.ground.hosted.ground import HostedPoint, hosted_point
 from headrace.ground.inline import EnginePoint, inline_point
@@ -21,11 +23,18 @@ from headrace.ground.offload.asked import HOSTING
 from headrace.ground.offload.convergence import SpeakerPoint, networks_of
 from headrace.ground.offload.fpm import write_addresses
 from headrace.ground.offload.killed import Routers, RoutersPoint
-from headrace.ground.offload.mode_points import ConventionalPoint, ForwardingPoint
-from headrace.ground.offload.modes import Many, conventional, on_port, study_of
+from headrace.ground.offload.mode_points import ConventionalPoint, FlowsPoint, ForwardingPoint
+from headrace.ground.offload.modes import (
+    BY_SWITCH,
+    FLOWS,
+    Many,
+    addresses_in,
+    conventional,
+    on_port,
+    study_of,
+)
 from headrace.host.openvswitch import dpdk_lacking
 from headrace.host.state import short_run
-from headrace.spec.deployment import OVS_DPDK
 from headrace.spec.document import Document
 from headrace.spec.offload import Mode, Offload
 from headrace.spec.study import Study, expand, read
@@ -67,39 +76,57 @@ class OffloadGround:
         points = [self._point(doc, study, mode, many, floors) for mode in modes]
         return Checked(
             points, {}, _BOOT_S * len(points), memory=study.deployment,
-            notes=[f"{OVS_DPDK}: skipped: {lacking}"] if lacking else [],
+            notes=[f"{one}: skipped: {lacking}" for one in hosting.modes if one not in modes],
         )  # fmt: skip
 
     def _point(self, doc: Document, study: Study, mode: Mode, many: Many, floors: Floors) -> Point:
         """The mode is a study of its own, of the chains' ground. Its functions are ours and not the
         user's: only the engine checks them, as 64,512 routes take seconds against a schema."""
+
+        def laid_in(folder: Path) -> EnginePoint:
+            return self._laid_in(folder, doc, study, mode, many, floors)
+
         with short_run() as state:
-            addresses = state.path / "addresses"
+            addresses = addresses_in(state.path)
             write_addresses(addresses, many.addresses())
-            asked_of = study_of(study.name, mode, many, traffic_cpus(), str(addresses))
-            inner = Document(doc.file, asked_of, None)  # nobody wrote it: it has no lines
-            [experiment] = expand(inner)
-            asked: dict[str, Any] = {
-                key: getattr(study, key) for key in ("measure", "repetitions", "warmup", "collect")
-            }
-            memory = {key: getattr(study.deployment, key) for key in ("memory_mb", "hugepages")}
-            asked["deployment"] = experiment.study.deployment.model_copy(update=memory)
-            one = experiment.study.model_copy(update=asked)
-            experiment = dataclasses.replace(experiment, study=one)
-            content = hashlib.sha256(addresses.read_bytes()).hexdigest()
-            check = PlanCheck(
-                inner, self._description, self._accepted,
-                lambda text: text.replace(str(addresses), content),
-            )  # fmt: skip
-            cpus = usable_cpus()
-            point: EnginePoint = (
-                hosted_point(experiment, check, cpus, floors) if conventional(mode)
-                else inline_point(experiment, check, cpus, floors, on_port)
-            )  # fmt: skip
+            point = laid_in(state.path)
         fields: dict[str, Any] = {f.name: getattr(point, f.name) for f in dataclasses.fields(point)}
         fields["remarks"] = ()  # VNFs have their routes when they are deployed
+        if isinstance(point, ForeignPoint):
+            return FlowsPoint(**fields, many=many, laid_in=laid_in)
         kind = ConventionalPoint if isinstance(point, HostedPoint) else ForwardingPoint
         return kind(**fields, many=many, to=addresses)
+
+    def _laid_in(
+        self, folder: Path, doc: Document, study: Study, mode: Mode, many: Many, floors: Floors
+    ) -> EnginePoint:
+        """The mode with its files and sockets in this folder, where the packets' addresses are."""
+        hosting = study.deployment.hosting
+        assert isinstance(hosting, Offload)
+        lcores = forwarding_cpus(hosting.forwarders, doc)
+        asked_of = study_of(study.name, mode, many, lcores, folder)
+        inner = Document(doc.file, asked_of, None)  # nobody wrote it: it has no lines
+        [experiment] = expand(inner)
+        asked: dict[str, Any] = {
+            key: getattr(study, key) for key in ("measure", "repetitions", "warmup", "collect")
+        }
+        memory = {key: getattr(study.deployment, key) for key in ("memory_mb", "hugepages")}
+        asked["deployment"] = experiment.study.deployment.model_copy(update=memory)
+        one = experiment.study.model_copy(update=asked)
+        named = experiment.execution.model_copy(update={"name": mode})
+        experiment = dataclasses.replace(experiment, study=one, execution=named)
+        addresses = addresses_in(folder)
+        content = hashlib.sha256(addresses.read_bytes()).hexdigest()
+        check = PlanCheck(
+            inner, self._description, self._accepted,
+            lambda text: text.replace(str(addresses), content).replace(str(folder), ""),
+        )  # fmt: skip
+        cpus = usable_cpus()
+        if mode == FLOWS:
+            return foreign_point(experiment, check, cpus, floors)
+        if conventional(mode):
+            return hosted_point(experiment, check, cpus, floors)
+        return inline_point(experiment, check, cpus, floors, on_port)
 
 
 def _killed(doc: Document, study: Study, hosting: Offload, vnfs: int) -> Checked:
@@ -140,15 +167,16 @@ def _packets(doc: Document, study: Study, vnfs: int) -> Packets:
 
 
 def _possible(modes: tuple[Mode, ...]) -> tuple[list[Mode], str | None]:
-    """Modes that this machine can have, and why it has not that with Open vSwitch."""
-    if OVS_DPDK not in modes:
+    """Modes that this machine can have, and why it has not those with Open vSwitch."""
+    switched = [mode for mode in modes if mode in BY_SWITCH]
+    if not switched:
         return list(modes), None
     why = dpdk_lacking() or ("needs root" if os.geteuid() != 0 else None)
     if why is None:
         return list(modes), None
-    left = [mode for mode in modes if mode != OVS_DPDK]
+    left = [mode for mode in modes if mode not in switched]
     if not left:
-        raise HeadraceError(f"{OVS_DPDK}: {why}")
+        raise HeadraceError(f"{switched[0]}: {why}")
     return left, why
 
 
@@ -156,6 +184,18 @@ def _lacking() -> str | None:
     if os.geteuid() == 0:
         return None
     return "offload: needs root, to make network namespaces and TAPs"
+
+
+def forwarding_cpus(forwarders: int, doc: Document) -> list[int]:
+    """That of generator and sink, and so many that forward, the last ones."""
+    traffic, others = traffic_cpus()[0], usable_cpus()[1:]
+    if forwarders > len(others):
+        raise doc.error(
+            (*HOSTING, "forwarders"),
+            f"{forwarders} lcores, beside that of generator and sink; allowed here: at most "
+            f"{len(others)}",
+        )
+    return [traffic, *others[-forwarders:]]
 
 
 def traffic_cpus() -> tuple[int, int]:

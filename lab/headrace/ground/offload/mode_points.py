@@ -8,7 +8,7 @@ import contextlib
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from headrace.engine.reading import Reading
 from headrace.engine.running import RunningEngine
 from headrace.errors import HeadraceError
 from headrace.ground.contract import Offer, Site, resolved_of
+from headrace.ground.engines.engine_point import ForeignPoint
 from headrace.ground.hosted.ground import DeployedHosted, HostedPoint
 from headrace.ground.inline import DeployedEngine, EnginePoint
 from headrace.ground.offload.fpm import write_addresses
@@ -27,9 +28,11 @@ from headrace.ground.offload.modes import (
     LEARNING,
     UPDATED,
     Many,
+    addresses_in,
     own_routes,
 )
 from headrace.ground.offload.service import shown
+from headrace.ground.wired.ground import DeployedWired
 from headrace.record.facts import Observation
 from headrace.record.resolved import ResolvedMode
 from headrace.record.verdict import Finding
@@ -97,6 +100,34 @@ class ConventionalPoint(HostedPoint):
         return super().with_memory(engine, direct)
 
 
+@dataclass(frozen=True, kw_only=True)
+class FlowsPoint(ForeignPoint):
+    """Open vSwitch forwards for all VNFs, by a flow for each of their routes."""
+
+    many: Many
+    laid_in: Callable[[Path], EnginePoint]  # the same with its sockets in a folder, which exists
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Without whom it trusts: both ends of its sockets are the run's."""
+        return (*self.placement.notes, *self.remarks)
+
+    def resolved(self) -> ResolvedMode:
+        return _mode(self)
+
+    @contextlib.contextmanager
+    def deploy(self, site: Site) -> Iterator[DeployedWired]:
+        """The sockets are the run's, on ordinary memory, which both ends map."""
+        _write_addresses(self.many, site)
+        point = self.laid_in(site.state.path)
+        assert isinstance(point, ForeignPoint)
+        placed = replace(point, verdicts=self.verdicts)
+        site = replace(site, engine=site.engine.having(hugepages=False))
+        with placed.deploy(site) as up:
+            assert isinstance(up, DeployedWired)
+            yield up
+
+
 def _mode(point: EnginePoint) -> ResolvedMode:
     own = resolved_of(point, point.study).model_dump()
     return ResolvedMode(**own, notes=point.placement.notes, mode=point.execution)
@@ -104,10 +135,14 @@ def _mode(point: EnginePoint) -> ResolvedMode:
 
 def _with_addresses(plan: Plan, at: Path, many: Many, site: Site) -> Plan:
     """The file is the run's, and goes with it."""
-    file = site.state.path / "addresses"
+    return plan.placed(str(at), str(_write_addresses(many, site)))
+
+
+def _write_addresses(many: Many, site: Site) -> Path:
+    file = addresses_in(site.state.path)
     if not file.exists():
         write_addresses(file, many.addresses())
-    return plan.placed(str(at), str(file))
+    return file
 
 
 class Learning(DeployedEngine):

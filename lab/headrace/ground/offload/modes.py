@@ -5,13 +5,16 @@ Every mode gets the same packets, whose destination MACs name the VNFs in turn, 
 of its own: bare-metal looks all up in one table of them all, offload each in its VNF's. Routes come
 over FPM in both offload modes; in offload-updates they go on changing, from one next hop to the
 other, while packets run. In the conventional modes each VNF is a process that forwards its
-own; in ovs-dpdk it does so behind Open vSwitch with DPDK instead of the host engine's switch.
+own; in ovs-dpdk it does so behind Open vSwitch with DPDK instead of the host engine's switch. In
+ovs-flows there are no VNFs to forward: the switch does, by a flow for each of all routes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from headrace.engine.plan_document import Plan, PlanFunction
@@ -23,11 +26,15 @@ Json = dict[str, Any]
 ROUTER = "router"
 LEARNING = ("offload", "offload-updates")
 UPDATED = "offload-updates"
+FLOWS = "ovs-flows"
+BY_SWITCH = (OVS_DPDK, FLOWS)
 GATEWAYS = ("10.255.0.1", "10.255.0.2")
 FPM_PORT = 26200
 _OWN = "l3fwd"
 _CONVENTIONAL = "conventional-"
 _MEMORY_MB = 64  # of each VNF that forwards its own
+_ADDRESSES = "addresses"
+_QUEUE_MOST = 4096  # packets, of a port of Open vSwitch's
 
 
 @dataclass(frozen=True)
@@ -53,25 +60,47 @@ def mac(vnf: int) -> str:
     return f"02:48:52:01:{vnf >> 8:02x}:{vnf & 255:02x}"
 
 
-def study_of(name: str, mode: Mode, many: Many, cpus: tuple[int, int], addresses: str) -> Json:
-    """`cpus`: of traffic, and of what forwards."""
+def addresses_in(folder: Path) -> Path:
+    """The file of the packets' addresses."""
+    return folder / _ADDRESSES
+
+
+def study_of(name: str, mode: Mode, many: Many, cpus: Sequence[int], folder: Path) -> Json:
+    """`cpus`: of traffic, then those that forward. `folder`: where addresses and sockets are."""
     headers = {} if conventional(mode) else {"dst_mac": [mac(i) for i in range(many.vnfs)]}
     return {
         "name": name,
         "chain": [_function(mode, many)],
         "deployment": {
             **_hosting(mode, many),
-            "execution": {"name": mode, "model": "rtc"},
-            "lcores": {"traffic": [cpus[0]], "chain": [cpus[1]]},
-            "wire": many.wire,
+            "lcores": {"traffic": [cpus[0]], "chain": list(cpus[1:])},
         },
         "workload": {
             "frame": [many.frame],
             "flows": many.flows // many.vnfs * many.vnfs,
             "headers": headers,
-            "dst_ips_file": addresses,
+            "dst_ips_file": str(addresses_in(folder)),
         },
+        **({"testbed": _between_sockets(many, folder)} if mode == FLOWS else {}),
     }
+
+
+def _between_sockets(many: Many, folder: Path) -> Json:
+    """The tester and the switch share memory, as a host shares it with its machines."""
+    queue = min(many.wire, _QUEUE_MOST)
+    ends = {"left": "vhost:l", "in": "virtio_user:l", "right": "vhost:r", "out": "virtio_user:r"}
+    return {
+        "ports": {
+            name: {
+                "device": f"{kind}:{folder}/{socket}.sock",
+                "rx_descriptors": queue, "tx_descriptors": queue,
+            }
+            for name, end in ends.items()
+            for kind, socket in [end.split(":")]
+        },
+        "tester": ["left", "right"],
+        "chain": ["in", "out"],
+    }  # fmt: skip
 
 
 def _function(mode: Mode, many: Many) -> Json:
@@ -115,11 +144,16 @@ def _vnfs(many: Many) -> list[Json]:
 
 
 def _hosting(mode: Mode, many: Many) -> Json:
+    """With several lcores a switch has a poller on each, and a function a replica."""
+    if mode == FLOWS:
+        return {"engine": [OVS_DPDK]}
+    own = {"execution": {"name": mode, "model": "rtc"}, "wire": many.wire}
     if not conventional(mode):
-        return {}
+        return own
     # Open vSwitch's ports cannot wake anybody; of what is left this serves many best.
     wait = "adaptive" if mode == OVS_DPDK else mode.removeprefix(_CONVENTIONAL)
     return {
+        **own,
         "hosting": {
             "kind": "process", "chains": many.vnfs, "wait": wait, "memory_mb": _MEMORY_MB,
             "times": False,
