@@ -11,9 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
-import duckdb
 from checks import (
     HEADRACE,
     OTHER,
@@ -29,6 +27,7 @@ from checks import (
     state,
     until,
 )
+from several_ports import spread, trial
 
 from headrace.ground.catalogue import find
 
@@ -79,19 +78,6 @@ def detected(checks: Checks) -> str:
     checks.equal("detect: none is made", by_address[PF]["vfs"], [])
     checks.equal("detect: nodes", [by_address[a]["node"] for a in (PF, OTHER)], [0, 1])
     return name
-
-
-def trial(bundle: Path) -> dict[str, Any]:
-    """The record of the only fixed load."""
-    rows = duckdb.sql(
-        f"select sent, received, lost, duplicated, unstamped, counters, anatomy, direction "
-        f"from '{bundle}/trials.parquet' where phase = 'fixed' order by direction"
-    )
-    names = [column[0] for column in rows.description]
-    row = dict(zip(names, rows.fetchall()[0], strict=True))
-    counters = row["counters"]
-    row["counters"] = json.loads(counters) if isinstance(counters, str) else counters
-    return row
 
 
 def pvvp(
@@ -194,6 +180,16 @@ def refused(checks: Checks, pf: str) -> None:
     )
 
 
+def two_ports(checks: Checks, pf: str, peer: str) -> None:
+    """As many VNFs with two functions each as both have, beside the tester's two: the wire between
+    them carries what goes from one port's to the other's."""
+    subprocess.run(["ip", "link", "set", "dev", peer, "promisc", "off"], check=True)
+    spread(checks, [pf, peer], (2 * VFS - 2) // 2)
+    left = [functions(one) for one in (PF, OTHER)]
+    checks.equal("two ports: functions, namespaces, state", [left, namespaces(), state()],
+                 [[0, 0], [], []])  # fmt: skip
+
+
 def prepared(checks: Checks) -> tuple[str, str]:
     """The interfaces of the NIC, and of that at the other end of its wire."""
     load("igb", "igbvf", "veth", "vfio-pci")
@@ -220,6 +216,7 @@ def main() -> int:
         print("skipped: containers: podman or its image headrace is missing", flush=True)
     refused(checks, pf)
     killed(checks, pf)
+    two_ports(checks, pf, peer)
     return checks.end()
 
 
