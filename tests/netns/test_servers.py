@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from headrace.collect.samples import Samples
+from headrace.collect.watch import trial_times
 from headrace.record.bundle import Bundle
 from headrace.record.rows import Trial
 from support.engines import whole
@@ -112,6 +114,36 @@ def test_generator_and_chain_on_servers(
     environment = Bundle(tmp_path / "b").environment
     assert environment is not None
     assert set(environment.servers) == {"gen", "dut"}
+    assert wait_for(lambda: not any(one.left() for one in two.servers.values()), 10)
+
+
+def test_layers_are_read_on_each_server(
+    lan: Lan, two: Servers, tmp_path: Path, cpus: list[int]
+) -> None:
+    """By its agent: what belongs to the experiment under its own name, whatever is the server's
+    with its server's; an engine's counters there grow by what the trial says of its ports."""
+    cabled(lan, two)
+    asked = {"layers": ["application", "os"], "period": 0.1}
+    lab = started(two, tmp_path, study(two, cpus, collect=asked))
+    _, errors = lab.communicate(timeout=120)
+    assert lab.returncode == 0, errors
+    both, _ = ways_of(tmp_path, 1000)
+    folder = tmp_path / "b" / "samples"
+    [trial] = trial_times(folder)
+    samples = Samples(folder)
+    system = samples.window("os", trial.begin_ns, trial.end_ns)
+    assert set(system.change("process_user_s")) == {"engine", "dut"}
+    for server in ("gen", "dut"):
+        assert system.change("context_switches")[server] > 0
+        assert f"cpu{cpus[0]}@{server}" in system.change("softnet_packets")
+    engines = samples.window("application", trial.begin_ns, trial.end_ns)
+    grown = {
+        (place.rpartition("/")[2]): packets
+        for place, packets in engines.change("rx_packets").items()
+    }
+    assert both.counters is not None
+    told = {f"{n}@{ENDS[n]}": one.rx_packets for n, one in both.counters.ports.items()}
+    assert told == {place: grown.get(place) for place in told}
     assert wait_for(lambda: not any(one.left() for one in two.servers.values()), 10)
 
 

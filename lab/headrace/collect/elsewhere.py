@@ -76,6 +76,12 @@ class TracesPackets(Protocol):
     def stop(self) -> StackTrace: ...
 
 
+def ask_as(agent: AskedAgent, cmd: str, kind: type[A], **arguments: object) -> A:
+    with agent.turn:
+        agent.send(cmd, **arguments)
+        return agent.receive_as(cmd, kind)
+
+
 class Elsewhere(Protocol):
     """What reads a deployment's layers where it runs."""
 
@@ -98,6 +104,61 @@ class RefusedElsewhere:
 
     def tracing(self, options: Sequence[str]) -> AbstractContextManager[TracesPackets]:
         raise HeadraceError(self._why)
+
+
+class AgentsThere:
+    """Agents, by their servers' names, that read a deployment's layers."""
+
+    def __init__(
+        self,
+        agents: Mapping[str, AskedAgent],
+        own: Collection[str],
+        told: Mapping[str, Mapping[str, object]] | None = None,
+    ) -> None:
+        """`own`: names of what belongs to the experiment. `told`: what each agent has to know of
+        it, beside what it has started itself."""
+        self._agents, self._own, self._told = agents, own, told or {}
+
+    def collectors(self, layers: Collection[Layer]) -> Sequence[Collector]:
+        there = {server: self._watched(server, layers) for server in self._agents}
+        return [
+            ElsewhereCollector(
+                layer,
+                self._agents,
+                {server: one[layer] for server, one in there.items()},
+                self._own,
+            )
+            for layer in layers
+        ]
+
+    def _watched(self, server: str, layers: Collection[Layer]) -> dict[Layer, ReadableLayer]:
+        """What a server's agent can read; an agent that does not answer reads nothing."""
+        told = self._told.get(server, {})
+        try:
+            answer = ask_as(self._agents[server], "watch", LayersThere, layers=list(layers), **told)
+        except HeadraceError as why:
+            return dict.fromkeys(layers, ReadableLayer(refused=str(why)))
+        silent = ReadableLayer(refused=f"agent on {server}: it says nothing of this layer")
+        return {layer: answer.layers.get(layer, silent) for layer in layers}
+
+    @contextmanager
+    def tracing(self, options: Sequence[str]) -> Iterator[TracerThere]:
+        if len(self._agents) > 1:
+            raise HeadraceError(
+                f"packets' ways are followed on one server; this deployment is on "
+                f"{len(self._agents)}"
+            )
+        [agent] = self._agents.values()
+        ask_as(agent, "trace", AnsweredThere, options=list(options))
+        yield TracerThere(agent)
+
+
+class TracerThere:
+    def __init__(self, agent: AskedAgent) -> None:
+        self._agent = agent
+
+    def stop(self) -> StackTrace:
+        return ask_as(self._agent, "traced", TraceThere).trace
 
 
 class ElsewhereCollector:

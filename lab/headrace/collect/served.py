@@ -21,6 +21,7 @@ from headrace.host.cgroups import mounts
 
 _ID = re.compile(r"[0-9a-f]{12,128}")
 _NET = Path("/sys/class/net")
+_NOTHING = Targets()
 
 
 class ServedLayers:
@@ -32,12 +33,19 @@ class ServedLayers:
         self._tracer: Tracer | None = None
 
     def watch(
-        self, layers: list[str], containers: dict[str, str], bridges: str | None
+        self,
+        layers: list[str],
+        containers: Mapping[str, str],
+        bridges: str | None,
+        started: Targets = _NOTHING,
     ) -> dict[str, Any]:
         """`containers`: what the report calls each, and its id; `bridges`: what the names of the
-        experiment's begin with."""
+        experiment's begin with; `started`: processes that the agent itself has started."""
         self.close()
-        chosen = collectors(_targets(containers, bridges), layers)
+        targets = _targets(containers, bridges)
+        processes = (*started.processes, *targets.processes)
+        update = {"processes": processes, "telemetry": started.telemetry}
+        chosen = collectors(targets.model_copy(update=update), layers)
         self._collectors = {one.layer: one for one in chosen}
         self._cpu_ns = dict.fromkeys(self._collectors, 0)
         return {"layers": {one.layer: _about(one) for one in chosen}}

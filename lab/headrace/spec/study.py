@@ -240,7 +240,6 @@ class Study(Spec):
             ("deployment.engine", deployment.foreign or deployment.build is not None),
             ("deployment.functions", deployment.functions),
             ("deployment.locate", deployment.locate),
-            ("collect.layers", self.collect.layers),
             ("testbed.dut.start", external and external.start),
             ("testbed.dut.configure", external and external.configure),
             ("testbed.dut.read", external and external.read),

@@ -123,7 +123,6 @@ def served(
         (served({"in": None, "out": None}), r"ports\.in\.server: got none; allowed: gen, dut"),
         (served(servers={}), r"ports\.left\.server: got gen; allowed: none, as there are no"),
         (served(servers={**SERVERS, "x": {"ssh": "c"}}), r"servers\.x: no port is there"),
-        (served(collect={"layers": ["os"]}), "collect.layers: is for this machine"),
         (served(deployment={"engine": "nftables"}), "deployment.engine: is for this machine"),
         (served(servers={**SERVERS, "gen": {"ssh": "-oProxyCommand=x"}}), "servers.gen.ssh"),
     ],

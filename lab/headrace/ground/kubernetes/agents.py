@@ -12,22 +12,18 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 import headrace
-from headrace.collect.collector import Collector
 from headrace.collect.elsewhere import (
     A,
-    AnsweredThere,
+    AgentsThere,
     Elsewhere,
-    ElsewhereCollector,
     HelloThere,
-    LayersThere,
     RefusedElsewhere,
-    TraceThere,
+    ask_as,
 )
-from headrace.collect.stack.result import StackTrace
 from headrace.engine.control import Control, ControlError
 from headrace.errors import HeadraceError
 from headrace.ground.kubernetes.manifests import Body, rights
@@ -37,8 +33,7 @@ from headrace.host.cluster import MANAGED, Cluster
 from headrace.host.cluster_owned import AGENTS
 from headrace.host.stopwatch import Stopwatch
 from headrace.host.tool import printable
-from headrace.record.sampled import ReadableLayer
-from headrace.spec.collect import Collect, Layer
+from headrace.spec.collect import Collect
 
 _CONTAINER = "agent"
 _ROLE = {"headrace.io/role": "agent"}
@@ -130,11 +125,6 @@ class NodeAgent:
         except HeadraceError as why:
             raise self._lost(why) from None
 
-    def ask_as(self, cmd: str, kind: type[A], **arguments: object) -> A:
-        with self.turn:
-            self.send(cmd, **arguments)
-            return self.receive_as(cmd, kind)
-
     def _lost(self, why: HeadraceError) -> HeadraceError:
         """No other answer of it can be told from one that comes late."""
         self.close()
@@ -144,57 +134,6 @@ class NodeAgent:
     def close(self) -> None:
         self._control.close()
         self._tunnel.close()
-
-
-class NodeAgents:
-    """All agents of a deployment (collect/elsewhere.py)."""
-
-    def __init__(
-        self, agents: Mapping[str, NodeAgent], containers: Mapping[str, Mapping[str, str]],
-        bridges: str | None,
-    ) -> None:  # fmt: skip
-        """`containers`: by node, what the report calls each, and its id."""
-        self._agents, self._containers, self._bridges = agents, containers, bridges
-
-    def collectors(self, layers: Collection[Layer]) -> Sequence[Collector]:
-        there = {node: self._watched(node, layers) for node in self._agents}
-        own = {name for each in self._containers.values() for name in each}
-        return [
-            ElsewhereCollector(
-                layer, self._agents, {node: one[layer] for node, one in there.items()}, own
-            )
-            for layer in layers
-        ]
-
-    def _watched(self, node: str, layers: Collection[Layer]) -> dict[Layer, ReadableLayer]:
-        """What a node's agent can read; an agent that does not answer reads nothing."""
-        try:
-            there = self._agents[node].ask_as(
-                "watch", LayersThere, layers=list(layers), containers=self._containers[node],
-                bridges=self._bridges,
-            ).layers  # fmt: skip
-        except HeadraceError as why:
-            return dict.fromkeys(layers, ReadableLayer(refused=str(why)))
-        silent = ReadableLayer(refused=f"agent on {node}: it says nothing of this layer")
-        return {layer: there.get(layer, silent) for layer in layers}
-
-    @contextmanager
-    def tracing(self, options: Sequence[str]) -> Iterator[TracerThere]:
-        if len(self._agents) > 1:
-            raise HeadraceError(
-                f"packets' ways are followed on one node; this deployment is on {len(self._agents)}"
-            )
-        [agent] = self._agents.values()
-        agent.ask_as("trace", AnsweredThere, options=list(options))
-        yield TracerThere(agent)
-
-
-class TracerThere:
-    def __init__(self, agent: NodeAgent) -> None:
-        self._agent = agent
-
-    def stop(self) -> StackTrace:
-        return self._agent.ask_as("traced", TraceThere).trace
 
 
 @contextmanager
@@ -220,7 +159,7 @@ def agents_on(
 def _started(
     stack: contextlib.ExitStack, cluster: Cluster, namespace: str, image: str, collect: Collect,
     bridges: str | None,
-) -> NodeAgents:  # fmt: skip
+) -> AgentsThere:  # fmt: skip
     containers: dict[str, dict[str, str]] = {}
     for pod in cluster.pods(namespace):
         containers.setdefault(pod["spec"]["nodeName"], {}).update(dict(_running(pod)))
@@ -229,13 +168,15 @@ def _started(
     for node, pod_name in sorted(_wait(cluster, namespace, set(containers)).items()):
         agents[node] = NodeAgent(cluster, namespace, pod_name, node)
         stack.callback(agents[node].close)
-        version = agents[node].ask_as("hello", HelloThere).version
+        version = ask_as(agents[node], "hello", HelloThere).version
         if version != headrace.__version__:
             raise HeadraceError(
                 f"ground.kubernetes.agent: headrace is {printable(version)} in {image}; allowed: "
                 f"{headrace.__version__}, as here"
             )
-    return NodeAgents(agents, containers, bridges)
+    own = {name for each in containers.values() for name in each}
+    told = {node: {"containers": containers[node], "bridges": bridges} for node in agents}
+    return AgentsThere(agents, own, told)
 
 
 def _running(pod: Pod) -> Iterator[tuple[str, str]]:

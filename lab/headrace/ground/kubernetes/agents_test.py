@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import headrace
-from headrace.collect.elsewhere import AnsweredThere, RefusedElsewhere
+from headrace.collect.elsewhere import AnsweredThere, RefusedElsewhere, ask_as
 from headrace.engine import control
 from headrace.errors import HeadraceError
 from headrace.ground.kubernetes import agents as agents_module
@@ -215,4 +215,4 @@ def test_an_agent_that_is_not_ours_is_bounded(
     tunnel.answer = staticmethod(answer)
     agent = NodeAgent(TwoNodes(), "n", "p", "node1")
     with pytest.raises(HeadraceError, match=why):
-        agent.ask_as("trace", AnsweredThere, options=[])
+        ask_as(agent, "trace", AnsweredThere, options=[])

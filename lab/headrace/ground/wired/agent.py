@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import headrace
+from headrace.collect.collector import Targets, WatchedProcess
 from headrace.collect.served import ServedLayers
 from headrace.engine.engine import SHARE_IDLE, SHARE_MEASURING, Engine, EngineRefused, set_share
 from headrace.engine.place import HERE, usable_cpus
@@ -38,7 +39,7 @@ from headrace.host.beat import SILENT_S
 from headrace.host.exclusive import HeldLcores
 from headrace.host.programs import find_engine
 from headrace.host.reservation import Memory, provide
-from headrace.host.state import RunState, clean, dpdk_prefix, run_state
+from headrace.host.state import RunState, clean, dpdk_prefix, run_state, telemetry_sockets
 from headrace.spec.deployment import Deployment
 from headrace.spec.testbed import device_of
 
@@ -123,7 +124,7 @@ class Agent:
             "hello": self.hello, "ports": self.ports, "hold": self.hold, "provide": self.provide,
             "file": self.file, "ready": self.ready, "begin": self.begin, "end": self.end,
             "shield": self.shield, "threads": self.threads, "interfaces": self.interfaces,
-            "undo": self.undo, "about": self.about, "watch": self._layers.watch,
+            "undo": self.undo, "about": self.about, "watch": self.watch,
             "sample": self._layers.sample, "trace": self._layers.trace,
             "traced": self._layers.traced,
         }  # fmt: skip
@@ -217,6 +218,20 @@ class Agent:
     def about(self, name: str) -> Answer:
         note = "none" if self._memory is None else self._memory.note
         return _SAY | {"environment": self._about(self._engines[name], note)}
+
+    def watch(
+        self,
+        layers: list[str],
+        containers: dict[str, str] | None = None,
+        bridges: str | None = None,
+    ) -> Answer:
+        """The engines are watched, under their names, and what else it is told of."""
+        engines = {name: one.pid for name, one in self._engines.items()}
+        started = Targets(
+            processes=tuple(WatchedProcess(name=n, pid=pid) for n, pid in engines.items()),
+            telemetry=telemetry_sockets(self._state.path),
+        )
+        return self._layers.watch(layers, containers or {}, bridges, started)
 
     def close(self) -> None:
         self._layers.close()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from headrace.collect.collector import Targets, WatchedProcess
+from headrace.collect.elsewhere import AgentsThere, Elsewhere
 from headrace.engine.place import place
 from headrace.engine.plan_compiler import direct_plan
 from headrace.engine.plan_document import Plan, PlanEngine
@@ -157,6 +158,15 @@ class DeployedWired(DeployedEngine):
         if servers is None:
             return super().hugepages
         return all(one.hugepages for one in servers.there.values())
+
+    def elsewhere(self) -> Elsewhere | None:
+        """The servers' agents, which know the engines that they have started."""
+        servers = self.wired.servers
+        if servers is None:
+            return None
+        engines = (self.pair.tester, *self.pair.chain.values())
+        own = [one.name for one in engines if isinstance(one, ThereEngine)]
+        return AgentsThere(servers.there, own)
 
     def parts(self) -> Targets:
         own = super().parts()

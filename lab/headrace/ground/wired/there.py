@@ -89,10 +89,19 @@ class There:
         )
 
     def ask(self, kind: type[Answer], cmd: str, **arguments: Any) -> Answer:
+        with self.turn:
+            self.send(cmd, **arguments)
+            return self.receive_as(cmd, kind)
+
+    def send(self, cmd: str, **arguments: object) -> None:
         try:
-            with self.turn:
-                self.control.send(cmd, **arguments)
-                return self.control.receive_as(cmd, kind)
+            self.control.send(cmd, **arguments)
+        except ControlLost:
+            raise self.lost() from None
+
+    def receive_as(self, cmd: str, kind: type[Answer]) -> Answer:
+        try:
+            return self.control.receive_as(cmd, kind)
         except ControlLost:
             raise self.lost() from None
         except ControlError as error:
