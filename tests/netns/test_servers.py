@@ -23,7 +23,7 @@ from headrace.record.bundle import Bundle
 from headrace.record.rows import Trial
 from support.engines import whole
 from support.lab import COMMAND, wait_for
-from support.netns import Lan
+from support.netns import Lan, ip
 from support.servers import SSHD, Servers
 from support.wires import counted, wire
 
@@ -145,6 +145,86 @@ def test_layers_are_read_on_each_server(
     told = {f"{n}@{ENDS[n]}": one.rx_packets for n, one in both.counters.ports.items()}
     assert told == {place: grown.get(place) for place in told}
     assert wait_for(lambda: not any(one.left() for one in two.servers.values()), 10)
+
+
+COUNT = '$1 == "hrin:" {printf "{\\"in\\": %d, \\"out\\": %d}", $3, $11}'
+BRIDGE = {
+    "server": "dut",
+    "start": ["sleep", "4321"],
+    "configure": [
+        ["ip", "link", "add", "hrbr", "type", "bridge"],
+        *(["ip", "link", "set", "dev", f"hr{n}", "master", "hrbr", "up"] for n in ("in", "out")),
+        ["ip", "link", "set", "dev", "hrbr", "up"],
+    ],
+    "read": ["awk", COUNT, "/proc/net/dev"],
+}  # fmt: skip
+
+
+def bridged(two: Servers, cpus: list[int], **more: Any) -> dict[str, Any]:
+    """The device under test is the kernel's bridge of the server dut."""
+    spec = study(two, cpus, chain=[], **more)
+    ports = {name: spec["testbed"]["ports"][name] for name in ("left", "right")}
+    spec["testbed"] = {"ports": ports, "tester": ["left", "right"], "dut": BRIDGE}
+    spec["deployment"]["lcores"] = {"traffic": cpus[:1]}
+    return spec
+
+
+def sleepers(two: Servers) -> list[int]:
+    """Processes that the device's `start` began on its server."""
+    pids = map(int, ip("netns", "pids", two.servers["dut"].namespace).split())
+    files = {pid: Path(f"/proc/{pid}/cmdline") for pid in pids}
+    return [pid for pid, one in files.items() if one.exists() and _words(one) == BRIDGE["start"]]
+
+
+def _words(file: Path) -> list[str]:
+    return file.read_bytes().decode().split("\0")[:-1]
+
+
+def test_an_external_device_of_a_server(
+    lan: Lan, two: Servers, tmp_path: Path, cpus: list[int]
+) -> None:
+    """Its commands are run there: what `read` prints grows by what went through, and `start` has
+    ended with the point."""
+    cabled(lan, two)
+    for kind in ("all", "default"):
+        lan.sysctl(two.servers["dut"].namespace, f"net.ipv6.conf.{kind}.disable_ipv6", "1")
+    lab = started(two, tmp_path, bridged(two, cpus))
+    _, errors = lab.communicate(timeout=120)
+    assert lab.returncode == 0, errors
+    both, sent = ways_of(tmp_path, 1000)
+    assert both.counters is not None
+    assert both.counters.dut == {"in": sent["forward"], "out": sent["reverse"]}
+    assert not sleepers(two)
+    assert wait_for(lambda: not any(one.left() for one in two.servers.values()), 10)
+
+
+@pytest.mark.parametrize("kind", ["connection", "lab"])
+def test_a_device_ends_with_who_started_it(
+    lan: Lan, two: Servers, tmp_path: Path, cpus: list[int], kind: str
+) -> None:
+    cabled(lan, two)
+    lab = started(two, tmp_path, bridged(two, cpus, measure={"loads": [1000], "trial": 60}))
+    assert wait_for(lambda: bool(sleepers(two)), 60)
+    pid = victim(two, lab, kind, "dut")
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    lab.communicate(timeout=150)
+    assert lab.returncode != 0
+    assert wait_for(lambda: not sleepers(two), 60)
+    assert wait_for(lambda: not any(one.left() for one in two.servers.values()), 60)
+
+
+def test_a_command_that_fails_on_a_server_is_one_line(
+    lan: Lan, two: Servers, tmp_path: Path, cpus: list[int]
+) -> None:
+    cabled(lan, two)
+    spec = bridged(two, cpus)
+    spec["testbed"]["dut"] = {"server": "dut", "configure": [["ls", "/nowhere"]]}
+    lab = started(two, tmp_path, spec)
+    _, errors = lab.communicate(timeout=120)
+    assert lab.returncode == 1, errors
+    last = errors.strip().splitlines()[-1]
+    assert "servers.dut: testbed.dut.configure: `ls /nowhere` ended with status 2" in last
 
 
 @pytest.fixture

@@ -201,18 +201,22 @@ class Study(Spec):
     @model_validator(mode="after")
     def _ports_on_servers(self) -> Study:
         ports = {} if self.testbed is None else self.testbed.ports
-        named = {port.server for port in ports.values()} - {None}
-        for name, port in ports.items():
-            if port.server not in (self.servers or (None,)):
+        external = None if self.testbed is None else self.testbed.external
+        at = {f"ports.{name}": port.server for name, port in ports.items()}
+        if external is not None and external.commanded:
+            at["dut"] = external.server
+        named = {*at.values()} - {None}
+        for key, server in at.items():
+            if server not in (self.servers or (None,)):
                 allowed = ", ".join(self.servers) or "none, as there are no `servers`"
                 raise ValueError(
-                    f"testbed.ports.{name}.server: got {port.server or 'none'}; allowed: {allowed}"
+                    f"testbed.{key}.server: got {server or 'none'}; allowed: {allowed}"
                 )
         for name in self.servers:
             if name not in named:
                 raise ValueError(
                     f"servers.{name}: no port is there; allowed: servers that a port of the "
-                    "testbed names"
+                    "testbed names, or its `dut`"
                 )
         if self.servers:
             self._only_what_servers_can()
@@ -234,15 +238,11 @@ class Study(Spec):
                 )
 
     def _only_what_servers_can(self) -> None:
-        deployment, bed = self.deployment, self.testbed
-        external = bed.external if bed is not None else None
+        deployment = self.deployment
         for key, given in (
             ("deployment.engine", deployment.foreign or deployment.build is not None),
             ("deployment.functions", deployment.functions),
             ("deployment.locate", deployment.locate),
-            ("testbed.dut.start", external and external.start),
-            ("testbed.dut.configure", external and external.configure),
-            ("testbed.dut.read", external and external.read),
         ):
             if given:
                 raise ValueError(f"{key}: is for this machine; allowed: none with `servers`")

@@ -136,10 +136,20 @@ class ExternalDut(Spec):
     configure: tuple[Command, ...] = ()
     read: Command | None = None
     up: Annotated[Seconds, Field(gt=0, le=3600)] = 30.0  # until its links are up, at most
+    server: PortName | None = None  # which of `servers` runs its commands
 
     @property
     def commanded(self) -> bool:
         return bool(self.start or self.configure or self.read)
+
+    @model_validator(mode="after")
+    def _runs_something_there(self) -> ExternalDut:
+        if self.server is not None and not self.commanded:
+            raise ValueError(
+                f"server: {self.server}, and no command to run there; allowed: with start, "
+                "configure or read"
+            )
+        return self
 
 
 def _dut(value: Any) -> Any:

@@ -114,6 +114,19 @@ def served(
     } | more  # fmt: skip
 
 
+def commanded(**dut: Any) -> dict[str, Any]:
+    """A tester on gen, and a device with commands."""
+    ports = {name: {**PORTS[name], "server": "gen"} for name in ("left", "right")}
+    bed = {"ports": ports, "tester": ["left", "right"], "dut": dut}
+    return {"name": "x", "chain": [], "servers": SERVERS, "testbed": bed}
+
+
+def test_a_devices_server_needs_no_port() -> None:
+    given = commanded(start=["x"], server="dut")
+    bed = read(document.parse(json.dumps(given), Path("x.yaml"))).testbed
+    assert bed is not None and bed.external is not None and bed.external.server == "dut"
+
+
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
@@ -124,6 +137,10 @@ def served(
         (served(servers={}), r"ports\.left\.server: got gen; allowed: none, as there are no"),
         (served(servers={**SERVERS, "x": {"ssh": "c"}}), r"servers\.x: no port is there"),
         (served(deployment={"engine": "nftables"}), "deployment.engine: is for this machine"),
+        (commanded(start=["x"]), r"testbed\.dut\.server: got none; allowed: gen, dut"),
+        (commanded(start=["x"], server="y"), r"testbed\.dut\.server: got y; allowed: gen, dut"),
+        (commanded(server="dut"), r"server: dut, and no command to run there"),
+        (commanded(start=["x"], server="gen"), r"servers\.dut: no port is there; .* or its `dut`"),
         (served(servers={**SERVERS, "gen": {"ssh": "-oProxyCommand=x"}}), "servers.gen.ssh"),
     ],
 )

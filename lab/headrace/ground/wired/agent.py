@@ -33,6 +33,7 @@ from headrace.engine.place import HERE, usable_cpus
 from headrace.engine.plan_document import Plan
 from headrace.errors import HeadraceError
 from headrace.ground.wired.devices import answers
+from headrace.ground.wired.external import Commands, ExternalDevice
 from headrace.ground.wired.here import Here
 from headrace.host import interrupts
 from headrace.host.beat import SILENT_S
@@ -41,7 +42,7 @@ from headrace.host.programs import find_engine
 from headrace.host.reservation import Memory, provide
 from headrace.host.state import RunState, clean, dpdk_prefix, run_state, telemetry_sockets
 from headrace.spec.deployment import Deployment
-from headrace.spec.testbed import device_of
+from headrace.spec.testbed import ExternalDut, device_of
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _LINE_MOST = 64 << 20  # bytes; a plan, or a file of a function
@@ -117,13 +118,16 @@ class Agent:
         self._state, self._about = state, about
         self._here = Here(find_engine(), state)
         self._engines: dict[str, Engine] = {}
+        self._device: ExternalDevice | None = None
         self._lcores: HeldLcores | None = None
         self._memory: Memory | None = None
         self._layers = ServedLayers()
         self._calls: Mapping[str, Callable[..., Answer]] = {
             "hello": self.hello, "ports": self.ports, "hold": self.hold, "provide": self.provide,
             "file": self.file, "ready": self.ready, "begin": self.begin, "end": self.end,
-            "shield": self.shield, "threads": self.threads, "interfaces": self.interfaces,
+            "device": self.device, "configure": self.configure, "alive": self.alive,
+            "counters": self.counters, "leave": self.leave, "shield": self.shield,
+            "threads": self.threads, "interfaces": self.interfaces,
             "undo": self.undo, "about": self.about, "watch": self.watch,
             "sample": self._layers.sample, "trace": self._layers.trace,
             "traced": self._layers.traced,
@@ -194,6 +198,32 @@ class Agent:
         self._engines.pop(name).close()
         return _SAY
 
+    def device(self, spec: dict[str, Any]) -> Answer:
+        """An external device under test, whose commands are run here."""
+        self._device = self._here.external(Commands(ExternalDut.model_validate(spec)))
+        return _SAY
+
+    def _external(self) -> ExternalDevice:
+        if self._device is None:
+            raise HeadraceError("no device's commands are run here")
+        return self._device
+
+    def configure(self) -> Answer:
+        self._external().configure()
+        return _SAY
+
+    def alive(self) -> Answer:
+        self._external().check_alive()
+        return _SAY
+
+    def counters(self) -> Answer:
+        return _SAY | {"counters": self._external().counters()}
+
+    def leave(self) -> Answer:
+        self._external().close()
+        self._device = None
+        return _SAY
+
     def shield(self, name: str, on: bool) -> Answer:
         """Its engine has its CPUs before all other work, for a trial."""
         engine = self._engines[name]
@@ -237,6 +267,8 @@ class Agent:
         self._layers.close()
         for one in self._engines.values():
             one.close()
+        if self._device is not None:
+            self._device.close()
         self._here.undo()
         if self._lcores is not None:
             self._lcores.release()

@@ -47,6 +47,10 @@ class Begun(Done):
     refused: tuple[str, str] | None = None
 
 
+class Counted(Done):
+    counters: dict[str, int]
+
+
 class Shielded(Done):
     shielded: bool
 

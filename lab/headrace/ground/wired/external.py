@@ -63,6 +63,23 @@ class Commands:
     daemon: Process | None = None
 
 
+class RunningDevice(Protocol):
+    """A device under test that has been started."""
+
+    @property
+    def pid(self) -> int | None:
+        """The process that forwards; None where nobody knows it, or it is not on this machine."""
+
+    def configure(self) -> None: ...
+    def check_alive(self) -> None:
+        """HeadraceError where it has ended."""
+
+    def counters(self) -> dict[str, int]:
+        """Its own, as its console or `read` says them."""
+
+    def close(self) -> None: ...
+
+
 class ExternalDevice:
     """It is started when the tester's ports are there."""
 
@@ -87,7 +104,6 @@ class ExternalDevice:
 
     @property
     def pid(self) -> int | None:
-        """The process that forwards; None where nobody knows it."""
         known = self._process or self._daemon
         return None if known is None else known.pid
 
@@ -114,7 +130,6 @@ class ExternalDevice:
         )
 
     def counters(self) -> dict[str, int]:
-        """Its own, as its console or `read` says them."""
         if self._console is not None:
             return self._console.counters()
         if self._spec.read is None:

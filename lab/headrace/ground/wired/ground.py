@@ -82,6 +82,9 @@ class WiredPoint(EnginePoint):
             return {TESTER: here, CHAIN: here}
         self.servers.provide()
         tester, *chain = lots(self.bed, self.servers)
+        dut = self.bed.external
+        if dut is not None and dut.server is not None:
+            chain = [self.servers.there[dut.server]]
         return {TESTER: tester} | {hop_name(i): one for i, one in enumerate(chain)}
 
     @contextlib.contextmanager
@@ -157,7 +160,7 @@ class DeployedWired(DeployedEngine):
         servers = self.wired.servers
         if servers is None:
             return super().hugepages
-        return all(one.hugepages for one in servers.there.values())
+        return all(one.hugepages for one in servers.there.values() if one.used)
 
     def elsewhere(self) -> Elsewhere | None:
         """The servers' agents, which know the engines that they have started."""

@@ -11,7 +11,7 @@ from headrace.engine.engine import Engine, EngineRefused
 from headrace.engine.plan_document import Plan
 from headrace.engine.running import RunningEngine
 from headrace.ground.wired.devices import make_ready, without_sockets
-from headrace.ground.wired.external import Commands, ExternalDevice
+from headrace.ground.wired.external import Commands, ExternalDevice, RunningDevice
 from headrace.host.ledger import Ledger
 from headrace.host.plumbing import KernelInterface, interfaces_here
 from headrace.host.state import RunState
@@ -28,6 +28,9 @@ class WireEnd(Protocol):
     def start(self, plan: Plan, folder: str) -> RunningEngine: ...
     def interfaces(self) -> Mapping[str, KernelInterface]:
         """What its kernel counted."""
+
+    def external(self, commands: Commands) -> RunningDevice:
+        """A device's commands, which are run there."""
 
     def undo(self) -> None: ...
 

@@ -15,8 +15,8 @@ from headrace.engine.plan_document import Plan
 from headrace.engine.running import RunningEngine
 from headrace.errors import HeadraceError
 from headrace.ground.wired.devices import with_devices
-from headrace.ground.wired.external import Commands, ExternalDevice
-from headrace.ground.wired.here import Here, WireEnd
+from headrace.ground.wired.external import Commands, RunningDevice
+from headrace.ground.wired.here import WireEnd
 from headrace.ground.wired.wiring import CHAIN, hop_name, wires
 from headrace.host.scheduling import Snapshot, Thread, snapshot
 from headrace.spec.testbed import Device, Testbed
@@ -45,7 +45,8 @@ class WiredEngines(RunningEngine):
         devices: Mapping[str, Device],
         commands: Commands | None = None,
     ) -> None:
-        """`ends`: the machines of TESTER and of each of the chain's engines, which may be one.
+        """`ends`: the machines of TESTER and of each of the chain's engines, which may be one; that
+        of an external device's commands is CHAIN's.
         `commands`: of the external device, where its spec does not have all of them."""
         super().__init__()
         self._bed, self._ends = bed, ends
@@ -55,7 +56,7 @@ class WiredEngines(RunningEngine):
         }
         self._tester: RunningEngine | None = None
         self.chain: dict[str, RunningEngine] = {}
-        self.external: ExternalDevice | None = None
+        self.external: RunningDevice | None = None
         # What the clock of each on another machine is ahead of the tester's.
         self._apart_tsc: dict[str, int] = {}
         try:
@@ -65,18 +66,14 @@ class WiredEngines(RunningEngine):
             for name, one in chain_plans.items():
                 self.chain[name] = ends[name].start(one, name)
             if bed.external is not None and (commands or bed.external.commanded):
-                self.external = self._device(commands or Commands(bed.external))
+                end = ends.get(CHAIN, ends[TESTER])
+                self.external = end.external(commands or Commands(bed.external))
                 self.external.configure()
             self._check_clocks()
             self._wait_up()
         except BaseException:
             self.close()
             raise
-
-    def _device(self, commands: Commands) -> ExternalDevice:
-        here = self._ends[TESTER]
-        assert isinstance(here, Here), "an external device has no commands on other servers"
-        return here.external(commands)
 
     def _check_clocks(self) -> None:
         """Cycles of all stand side by side."""

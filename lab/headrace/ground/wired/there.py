@@ -26,6 +26,7 @@ from headrace.errors import HeadraceError
 from headrace.ground.wired.answers import (
     About,
     Begun,
+    Counted,
     Done,
     Hello,
     Interfaces,
@@ -36,11 +37,12 @@ from headrace.ground.wired.answers import (
     Threads,
 )
 from headrace.ground.wired.devices import Answers
+from headrace.ground.wired.external import Commands
 from headrace.host.plumbing import KernelInterface
 from headrace.host.scheduling import Snapshot, Thread
 from headrace.record.environment import Environment
 from headrace.spec.deployment import Deployment
-from headrace.spec.testbed import Device, SshServer, device_of
+from headrace.spec.testbed import Device, ExternalDut, SshServer, device_of
 
 LCORES = 1000  # of a server; more than any has
 _AGENT = "agent"
@@ -119,6 +121,11 @@ class There:
             name: answer.unfit.get(name) or _device(answer.devices.get(name, "")) for name in ports
         }
 
+    @property
+    def used(self) -> bool:
+        """Whether it has lcores of the study's."""
+        return self._held is not None
+
     def provide(self, cpus: frozenset[int], deployment: Deployment) -> None:
         """Its lcores and memory for as long as the connection is there; asked for once."""
         if self._held is not None:
@@ -157,6 +164,9 @@ class There:
                 self._files[name] = self.ask(Stored, "file", name=name, data=data).path
         there: dict[str, Any] = with_files(kind["params"], params, "file", self._files.__getitem__)
         return there
+
+    def external(self, commands: Commands) -> ThereDevice:
+        return ThereDevice(self, commands.spec)
 
     def interfaces(self) -> Mapping[str, KernelInterface]:
         return self.ask(Interfaces, "interfaces").interfaces
@@ -206,7 +216,8 @@ class Servers:
     def provide(self) -> None:
         for name, one in self.there.items():
             assert self._deployment is not None
-            one.provide(self._wanted[name], self._deployment)
+            if self._wanted[name]:  # none where only commands of an external device are run
+                one.provide(self._wanted[name], self._deployment)
 
     def close(self) -> None:
         for one in self.there.values():
@@ -271,6 +282,29 @@ class ThereEngine(RunningEngine):
     def close(self) -> None:
         with contextlib.suppress(HeadraceError):  # as above
             self._server.ask(Done, "end", name=self.name)
+
+
+class ThereDevice:
+    """An external device whose commands a server's agent runs."""
+
+    pid = None
+
+    def __init__(self, server: There, spec: ExternalDut) -> None:
+        self._server = server
+        server.ask(Done, "device", spec=spec.model_dump(mode="json"))
+
+    def configure(self) -> None:
+        self._server.ask(Done, "configure")
+
+    def check_alive(self) -> None:
+        self._server.ask(Done, "alive")
+
+    def counters(self) -> dict[str, int]:
+        return self._server.ask(Counted, "counters").counters
+
+    def close(self) -> None:
+        with contextlib.suppress(HeadraceError):  # with the connection it has ended, too
+            self._server.ask(Done, "leave")
 
 
 def at_home(plan: Plan) -> Plan:
