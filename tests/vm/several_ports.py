@@ -42,7 +42,7 @@ def trial(bundle: Path) -> dict[str, Any]:
 
 def spread(checks: Checks, pfs: Sequence[str], vnfs: int) -> None:
     """A study with so many VNFs on these ports, each by two functions, as the tester has."""
-    name = f"{len(pfs)}-ports"
+    name = f"ports-{len(pfs)}"
     file = Path(f"{name}.yaml")
     file.write_text(SPEC.format(name=name, vnfs=vnfs, pfs=", ".join(pfs)))
     done = headrace("run", str(file), "--out", f"{name}-bundle")
