@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 
 from headrace.collect.samples import Samples
-from headrace.collect.watch import trial_times
 from headrace.record.bundle import Bundle
 from headrace.record.rows import Trial
 from support.engines import whole
@@ -128,19 +127,14 @@ def test_layers_are_read_on_each_server(
     _, errors = lab.communicate(timeout=120)
     assert lab.returncode == 0, errors
     both, _ = ways_of(tmp_path, 1000)
-    folder = tmp_path / "b" / "samples"
-    [trial] = trial_times(folder)
-    samples = Samples(folder)
-    system = samples.window("os", trial.begin_ns, trial.end_ns)
+    samples = Samples(tmp_path / "b" / "samples")
+    system, engines = samples.window("os"), samples.window("application")
     assert set(system.change("process_user_s")) == {"engine", "dut"}
     for server in ("gen", "dut"):
         assert system.change("context_switches")[server] > 0
         assert f"cpu{cpus[0]}@{server}" in system.change("softnet_packets")
-    engines = samples.window("application", trial.begin_ns, trial.end_ns)
-    grown = {
-        (place.rpartition("/")[2]): packets
-        for place, packets in engines.change("rx_packets").items()
-    }
+    received = engines.change("rx_packets")
+    grown = {place.rpartition("/")[2]: packets for place, packets in received.items()}
     assert both.counters is not None
     told = {f"{n}@{ENDS[n]}": one.rx_packets for n, one in both.counters.ports.items()}
     assert told == {place: grown.get(place) for place in told}
@@ -152,7 +146,7 @@ BRIDGE = {
     "server": "dut",
     "start": ["sleep", "4321"],
     "configure": [
-        ["ip", "link", "add", "hrbr", "type", "bridge"],
+        ["ip", "link", "add", "hrbr", "type", "bridge", "mcast_snooping", "0"],
         *(["ip", "link", "set", "dev", f"hr{n}", "master", "hrbr", "up"] for n in ("in", "out")),
         ["ip", "link", "set", "dev", "hrbr", "up"],
     ],

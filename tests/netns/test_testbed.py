@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from headrace.collect.samples import Samples
 from headrace.host.processes import Process
 from headrace.record.bundle import Bundle
 from support.engines import whole
@@ -95,7 +96,8 @@ def test_veth(lan: Lan, engine_binary: Path, tmp_path: Path, kind: str) -> None:
 
 
 def test_tap(lan: Lan, engine_binary: Path, tmp_path: Path) -> None:
-    """TAPs that are there already, joined by bridges of the kernel's."""
+    """TAPs that are there already, joined by bridges of the kernel's; both engines' own counters
+    are sampled meanwhile."""
     engines = lan.namespace("e")
     for one, other in ((LEFT, IN), (RIGHT, OUT)):
         ip("-n", engines, "link", "add", f"br{one}", "type", "bridge", "mcast_snooping", "0")
@@ -103,12 +105,17 @@ def test_tap(lan: Lan, engine_binary: Path, tmp_path: Path) -> None:
         for name in (one, other):
             ip("-n", engines, "tuntap", "add", name, "mode", "tap", "multi_queue")
             ip("-n", engines, "link", "set", name, "up", "master", f"br{one}")
-    run(tmp_path, engine_binary, engines, spec_of("tap", "{loads: [2k], trial: 0.5}"))
+    spec = spec_of("tap", "{loads: [2k], trial: 0.5}")
+    spec += "collect: {layers: [application], period: 0.1}\n"
+    run(tmp_path, engine_binary, engines, spec)
     sent = carried(tmp_path, "forward")
     [trial] = Bundle(tmp_path / "b").trials()
     assert trial.counters is not None
     ports = {name: (p.device_rx, p.device_tx) for name, p in trial.counters.ports.items()}
     assert ports == {"left": (0, sent), "in": (sent, 0), "out": (0, sent), "right": (sent, 0)}
+    received = Samples(tmp_path / "b" / "samples").window("application").change("rx_packets")
+    by_port = {place.rpartition("/")[2]: packets for place, packets in received.items()}
+    assert by_port == {name: came for name, (came, _) in ports.items()}
 
 
 def test_memif(lan: Lan, engine_binary: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -321,7 +321,8 @@ def dpdk_in(run: Path) -> dict[str, str]:
     return {**os.environ, "RUNTIME_DIRECTORY": str(run)}
 
 
-def telemetry_sockets(run: Path) -> tuple[Path, ...]:
-    """Sockets of a run's engine, while it runs."""
-    socket = dpdk_folder(run, dpdk_prefix(run)) / "dpdk_telemetry.v2"
-    return (socket,) if socket.exists() else ()
+def telemetry_sockets(run: Path, engines: Iterable[str] = ("",)) -> tuple[Path, ...]:
+    """Sockets of a run's engine, while it runs; or of those that have such names of their own."""
+    own = (f"{dpdk_prefix(run)}-{name}" if name else dpdk_prefix(run) for name in engines)
+    sockets = (dpdk_folder(run, prefix) / "dpdk_telemetry.v2" for prefix in own)
+    return tuple(socket for socket in sockets if socket.exists())

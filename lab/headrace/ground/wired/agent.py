@@ -259,7 +259,7 @@ class Agent:
         engines = {name: one.pid for name, one in self._engines.items()}
         started = Targets(
             processes=tuple(WatchedProcess(name=n, pid=pid) for n, pid in engines.items()),
-            telemetry=telemetry_sockets(self._state.path),
+            telemetry=telemetry_sockets(self._state.path, engines),
         )
         return self._layers.watch(layers, containers or {}, bridges, started)
 

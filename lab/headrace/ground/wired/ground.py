@@ -26,6 +26,7 @@ from headrace.ground.wired.here import Here, WireEnd
 from headrace.ground.wired.pair import TESTER, WiredEngines
 from headrace.ground.wired.there import Servers, There, ThereEngine, at_home
 from headrace.ground.wired.wiring import CHAIN, chain_plans, entry, hop_name, leaving, tester_plan
+from headrace.host.state import telemetry_sockets
 from headrace.record.counters import PortReading
 from headrace.record.facts import Observation
 from headrace.record.verdict import Finding
@@ -174,7 +175,9 @@ class DeployedWired(DeployedEngine):
     def parts(self) -> Targets:
         own = super().parts()
         more = (WatchedProcess(name=name, pid=pid) for name, pid in self.pair.pids.items())
-        return own.model_copy(update={"processes": (*own.processes, *more)})
+        telemetry = (*own.telemetry, *telemetry_sockets(self.site.state.path, self.pair.chain))
+        update = {"processes": (*own.processes, *more), "telemetry": telemetry}
+        return own.model_copy(update=update)
 
     def seen(self, observation: Observation, reading: Reading) -> Observation:
         """Adds what the tester's own ports did. What a device did not take never reached the chain;
