@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Placement on two NUMA nodes, inside a guest (tests/vm/run.sh placement): where the threads and
 pages of VNFs really are, by /proc, for each of the placements of Wang et al. 2016; and where
-packets are in those of Sieber et al. 2017, whose figures 3 and 5 are run on them."""
+packets are in those of Sieber et al. 2017, whose figures 3 and 5 are run on them; and which
+lcores take the flows where several forward."""
 
 from __future__ import annotations
 
@@ -21,6 +22,18 @@ ALL = [1, 2, 3]  # without the tester's
 VNFS = {"numa-aware": 3, "worst": 2, "random": 2, "explicit": 2}
 EXPLICIT = [3, 1]
 LOCAL = 0.9
+
+
+SPREAD = """
+name: spread
+deployment:
+  hugepages: false
+  memory_mb: 256
+  hosting: {kind: offload, vnfs: 4, routes: 16, forwarders: 3, modes: [bare-metal, offload]}
+workload: {flows: 256}
+warmup: 0
+measure: {loads: [500], trial: 1 s, drain: 5.0}
+"""
 
 
 def spec(name: str, hosting: str, network: str = "network: veb") -> str:
@@ -196,6 +209,23 @@ def placements_of_s5(checks: Checks) -> None:
             checks.that(f"Sieber, {row['execution']}: it carries packets", carried > 0, carried)
 
 
+def forwarded(checks: Checks) -> None:
+    """Flows are spread over all lcores that forward, and each packet is forwarded once."""
+    from headrace.record.bundle import Bundle
+
+    Path("spread.yaml").write_text(SPREAD)
+    done = headrace("run", "spread.yaml", "--out", "spread")
+    checks.equal("offload on three lcores: the run's exit status", done.returncode, 0)
+    for one in Bundle(Path("spread")).trials() if not done.returncode else ():
+        if one.phase != "fixed" or one.counters is None:
+            continue
+        took = {r.cpu: r.packets_in for r in one.counters.replicas if r.nfs}
+        name = f"{one.execution} on three lcores"
+        checks.equal(f"{name}: which", sorted(took), ALL)
+        checks.that(f"{name}: each has some of the packets", all(took.values()), took)
+        checks.equal(f"{name}: all of them", [sum(took.values()), one.received], [one.sent] * 2)
+
+
 def main() -> int:
     checks = Checks()
     load("igb", "igbvf", "veth")
@@ -208,6 +238,7 @@ def main() -> int:
     refused(checks)
     packets_placed(checks)
     placements_of_s5(checks)
+    forwarded(checks)
     checks.equal("left behind: namespaces, state", [namespaces(), state()], [[], []])
     ours = subprocess.run(["pgrep", "-c", "headrace-engine"], capture_output=True, text=True)
     checks.equal("left behind: engines", ours.stdout.strip(), "0")
