@@ -47,7 +47,7 @@ class Begun(Done):
     refused: tuple[str, str] | None = None
 
 
-class Counted(Done):
+class DutCounters(Done):
     counters: dict[str, int]
 
 

@@ -26,8 +26,8 @@ from headrace.errors import HeadraceError
 from headrace.ground.wired.answers import (
     About,
     Begun,
-    Counted,
     Done,
+    DutCounters,
     Hello,
     Interfaces,
     Ports,
@@ -300,7 +300,7 @@ class ThereDevice:
         self._server.ask(Done, "alive")
 
     def counters(self) -> dict[str, int]:
-        return self._server.ask(Counted, "counters").counters
+        return self._server.ask(DutCounters, "counters").counters
 
     def close(self) -> None:
         with contextlib.suppress(HeadraceError):  # with the connection it has ended, too
