@@ -16,6 +16,7 @@ from pathlib import Path
 
 from headrace.errors import HeadraceError
 from headrace.host.ledger import Ledger
+from headrace.host.numa import node_of
 from headrace.host.plumbing import make_namespace, within
 from headrace.host.processes import Process
 from headrace.host.programs import VSWITCHD
@@ -176,19 +177,21 @@ def _answer(asked: socket.socket) -> dict[str, object]:
 def dpdk_settings(
     megabytes: int,
     prefix: str,
-    pollers: Iterable[int],
+    pollers: Collection[int],
     per_port: bool,
     sleep_us: int = 0,
+    huge: bool = False,
 ) -> list[str]:
-    """Ordinary memory that others can share; a poller on each of these lcores. `sleep_us`: an idle
-    one sleeps that long, at most."""
-    extra = (
-        "--no-huge --legacy-mem --single-file-segments --iova-mode=va "
-        f"-m {megabytes} --no-shconf --no-pci --no-telemetry --file-prefix={prefix}"
-    )
+    """Memory that others can share, ordinary or in hugepages (`huge`; of each node that has a
+    poller); a poller on each of these lcores. `sleep_us`: an idle one sleeps that long, at most."""
+    extra = "--single-file-segments --iova-mode=va --no-pci --no-telemetry "
+    extra += "--in-memory" if huge else f"--no-huge --legacy-mem -m {megabytes} --no-shconf"
+    nodes = {node_of(cpu) for cpu in pollers} if huge else set()
+    of_nodes = (str(megabytes if node in nodes else 0) for node in range(max(nodes, default=0) + 1))
     return [
         "other_config:dpdk-init=true",
-        f'other_config:dpdk-extra="{extra}"',
+        *([f'other_config:dpdk-socket-mem="{",".join(of_nodes)}"'] if huge else []),
+        f'other_config:dpdk-extra="{extra} --file-prefix={prefix}"',
         f"other_config:pmd-cpu-mask={sum(1 << cpu for cpu in pollers):#x}",
         f"other_config:per-port-memory={'true' if per_port else 'false'}",
         f"other_config:pmd-maxsleep={sleep_us}",

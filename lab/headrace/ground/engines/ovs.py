@@ -142,7 +142,7 @@ class OvsForwarder:
         given = study.deployment.ovs
         own = dpdk_settings(
             study.deployment.memory_mb, f"{site.state.path.name}-ovs", self.work.cpus,
-            per_port=True,
+            per_port=True, huge=bool(site.engine.hugepages),
         )  # fmt: skip
         return [
             *own,

@@ -74,8 +74,11 @@ class OffloadGround:
         modes, lacking = _possible(hosting.modes)
         floors = Floors()
         points = [self._point(doc, study, mode, many, floors) for mode in modes]
+        most = study.deployment
+        if FLOWS in modes:  # the switch has as much as the tester
+            most = most.model_copy(update={"memory_mb": 2 * most.memory_mb})
         return Checked(
-            points, {}, _BOOT_S * len(points), memory=study.deployment,
+            points, {}, _BOOT_S * len(points), memory=most,
             notes=[f"{one}: skipped: {lacking}" for one in hosting.modes if one not in modes],
         )  # fmt: skip
 

@@ -117,12 +117,11 @@ class FlowsPoint(ForeignPoint):
 
     @contextlib.contextmanager
     def deploy(self, site: Site) -> Iterator[DeployedWired]:
-        """The sockets are the run's, on ordinary memory, which both ends map."""
+        """The sockets are the run's."""
         _write_addresses(self.many, site)
         point = self.laid_in(site.state.path)
         assert isinstance(point, ForeignPoint)
         placed = replace(point, verdicts=self.verdicts)
-        site = replace(site, engine=site.engine.having(hugepages=False))
         with placed.deploy(site) as up:
             assert isinstance(up, DeployedWired)
             yield up

@@ -98,12 +98,15 @@ class WiredPoint(EnginePoint):
             yield engine
 
     def chain_at(self, site: Site) -> dict[str, Plan]:
-        """The chain's plans with the memory of this run."""
+        """The chain's plans with the memory of this run; on ordinary memory where it hands its own
+        over."""
         given = site.engine
+        hands_over = any(self.bed.ports[one].to.kind == "virtio_user" for one in self.bed.chain)
         return {
             name: plan.having(
                 engine=plan.engine.having(
-                    hugepages=given.hugepages, file_prefix=f"{given.file_prefix}-{name}"
+                    hugepages=given.hugepages and not hands_over,
+                    file_prefix=f"{given.file_prefix}-{name}",
                 )
             )
             for name, plan in self.chain_plans.items()
