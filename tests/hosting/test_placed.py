@@ -1,13 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `headrace plan --server` chooses for VNFs in processes is what `run` takes."""
+"""What `headrace plan --server` chooses for VNFs in processes is what `run` takes, and where the
+kernel has them."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import re
+import subprocess
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from support.lab import headrace
+from headrace.engine.place import usable_cpus
+from headrace.host.programs import shipped
+from support.lab import COMMAND, environment, headrace
 
 SPEC = """
 name: hosted
@@ -36,3 +46,113 @@ def test_the_same_spec_is_predicted_for_the_server(engine_binary: Path, tmp_path
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "1 × 1 VNF (rtc) at 1:1" in done.stdout
+
+
+@pytest.fixture
+def planned(engine_binary: Path, tmp_path: Path) -> dict[str, Any]:
+    """What the plan says of the chain, on a server described as having the lcores that there are;
+    `placed.yaml` is the spec that it wrote."""
+    reference = (shipped("servers") / "reference.yaml").read_text()
+    cores = f"cores_per_socket: {max(usable_cpus()) + 1}"
+    (tmp_path / "here.yaml").write_text(reference.replace("cores_per_socket: 2", cores))
+    (tmp_path / "spec.yaml").write_text(SPEC)
+    done = headrace(
+        "plan", "spec.yaml", "--server", "here.yaml", "--within", "2", "--out", "placed.yaml",
+        "--json", folder=tmp_path, engine=engine_binary,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def test_threads_and_memory_are_where_the_plan_says(
+    engine_binary: Path, tmp_path: Path, planned: dict[str, Any]
+) -> None:
+    """By /proc, of running processes, against what the plan printed, not against the spec."""
+    done = headrace(
+        "hosting", "where", "placed.yaml", "--json", folder=tmp_path, engine=engine_binary
+    )
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["placement"] == "explicit" and answer["as_placed"]
+    [chain] = planned["chains"]
+    host, *vnfs = answer["engines"]
+    assert host["name"] == "host"
+    for engine, lcores in (
+        (host, set(chain["host_cpus"])),
+        *((vnf, set(part["cpus"])) for vnf, part in zip(vnfs, chain["segments"], strict=True)),
+    ):
+        workers = [thread for thread in engine["threads"] if thread["works"]]
+        assert {cpu for one in workers for cpu in one["allowed"]} == lcores
+        assert {one["cpu"] for one in workers} == lcores
+        kb = {int(node): size for node, size in engine["kb"].items()}
+        assert sum(kb.values()) > 8 << 10
+        assert kb.get(chain["memory_node"], 0) >= 0.9 * sum(kb.values())
+
+
+def test_a_vnf_that_was_moved_is_not_where_the_plan_says(
+    engine_binary: Path, tmp_path: Path, planned: dict[str, Any]
+) -> None:
+    looking = subprocess.Popen(
+        [COMMAND, "hosting", "where", "placed.yaml", "--seconds", "5"], cwd=tmp_path,
+        env=environment(tmp_path, engine_binary), stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    [chain] = planned["chains"]
+    moved = 0
+    while looking.poll() is None:  # engines that are asked what they know come and go before
+        for tid in _workers(looking.pid, set(chain["segments"][0]["cpus"])):
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(tid, usable_cpus())
+                moved += 1
+        time.sleep(0.2)
+    assert looking.stderr is not None
+    told = looking.stderr.read()
+    assert moved and looking.returncode == 1, told
+    assert re.search(r"not where its placement says: vnf\S+: \S+ may run on \[0, 1", told)
+
+
+@pytest.mark.skipif(len(usable_cpus()) < 2, reason="needs two lcores")
+def test_segments_of_a_chain_in_one_engine_are_where_it_says(
+    engine_binary: Path, tmp_path: Path
+) -> None:
+    first, second = sorted(usable_cpus())[:2]
+    inline = SPEC.replace(
+        "hosting: {kind: process}",
+        f"lcores: {{traffic: [{first}, {second}], shared: true}}, execution: {{segments: "
+        f"[[l2fwd], [next]], lcores: [[{first}], [{first}, {second}]]}}",
+    )
+    (tmp_path / "inline.yaml").write_text(inline)
+    done = headrace(
+        "hosting", "where", "inline.yaml", "--json", folder=tmp_path, engine=engine_binary
+    )
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    lcores = {engine["name"]: engine["lcores"] for engine in answer["engines"]}
+    assert [first] in lcores.values() and [first, second] in lcores.values()
+    for engine in answer["engines"]:
+        assert sorted(one["cpu"] for one in engine["threads"]) == engine["lcores"]
+        assert all(one["allowed"] == [one["cpu"]] for one in engine["threads"])
+
+
+def _workers(parent: int, lcores: set[int]) -> list[int]:
+    """Threads that carry packets on these lcores, of engines below a process."""
+    workers = []
+    for task in Path("/proc").glob("[0-9]*/task/[0-9]*"):
+        try:
+            name = (task / "comm").read_text()
+            own = _is_below(int(task.parts[2]), parent)
+        except OSError:
+            continue
+        if own and re.match("(?:lcore|rte)-worker", name):
+            tid = int(task.name)
+            with contextlib.suppress(ProcessLookupError):
+                if os.sched_getaffinity(tid) == lcores:
+                    workers.append(tid)
+    return workers
+
+
+def _is_below(pid: int, parent: int) -> bool:
+    while pid > 1 and pid != parent:
+        pid = int((Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+    return pid == parent

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""headrace hosting where: on which CPUs and NUMA nodes a hosted chain really is."""
+"""headrace hosting where: on which CPUs and NUMA nodes a chain really is."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from headrace.errors import HeadraceError
 from headrace.ground.contract import Site
 from headrace.ground.floor import Floors
 from headrace.ground.hosted.cpus import describe_cpu
-from headrace.ground.hosted.ground import HostedPoint
-from headrace.ground.hosted.where import Whereabouts, WhereOutput
+from headrace.ground.hosted.ground import DeployedHosted, HostedPoint
+from headrace.ground.hosted.where import Whereabouts, WhereOutput, segments_places
+from headrace.ground.inline import DeployedEngine, EnginePoint
 from headrace.ground.own_chains import points_of
 from headrace.host.consoles import Terminal
 from headrace.host.exclusive import HeldLcores
@@ -31,27 +32,23 @@ from headrace.host.state import dpdk_prefix, run_state
 from headrace.host.stopwatch import Stopwatch
 from headrace.measure.progress import waiting_for
 from headrace.report.server import cpus_text
-from headrace.spec.hosting import KINDS
 from headrace.spec.study import load_study
 
 _SETTLE_S = 1.0  # queues fill, and the scheduler has its say
 
 
 def where(
-    spec: Annotated[Path, typer.Argument(help="A spec whose VNFs are hosted apart.")],
+    spec: Annotated[Path, typer.Argument(help="A spec of a chain.")],
     rate: Annotated[float, typer.Option("--rate", min=1, help="Packets/s meanwhile.")] = 1000.0,
     seconds: Annotated[
         float, typer.Option("--seconds", min=1, max=600, help="Seconds of traffic before it looks.")
     ] = 2.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Deploy a hosted chain, say where its threads and its memory are. Status 1 when that is not
-    what its placement says."""
+    """Deploy a chain, say where its threads and its memory are. Status 1 when that is not what its
+    placement says."""
     doc, experiments = load_study(spec)
     [one, *_] = points_of(experiments[:1], doc, describe(find_engine()), Floors(wanted=False))
-    if not isinstance(one, HostedPoint):
-        apart = ", ".join(kind for kind in KINDS if kind != "inline")
-        raise doc.error(("deployment", "hosting"), f"got inline; allowed: {apart}")
     places = _look(one, rate, seconds)
     astray = [line for engine in places for line in engine.astray()]
     if as_json:
@@ -62,7 +59,7 @@ def where(
         raise HeadraceError(f"not where its placement says: {'; '.join(astray)}")
 
 
-def _look(one: HostedPoint, rate: float, seconds: float) -> list[Whereabouts]:
+def _look(one: EnginePoint, rate: float, seconds: float) -> list[Whereabouts]:
     """Nothing is measured: traffic goes through, and files of the kernel are read meanwhile."""
     console = Terminal(stderr=True, highlight=False)
 
@@ -77,20 +74,33 @@ def _look(one: HostedPoint, rate: float, seconds: float) -> list[Whereabouts]:
             sending(up.engine, up.ways, rate, seconds + _SETTLE_S),
         ):
             time.sleep(seconds)
-            return up.places()
+            return _places(up)
 
 
-def _nic_node(one: HostedPoint) -> int:
+def _places(up: DeployedEngine) -> list[Whereabouts]:
+    """A chain in the tester's engine is told apart by its segments."""
+    if isinstance(up, DeployedHosted):
+        return up.places()
+    assert up.engine.pid is not None  # it is here
+    return segments_places(up.engine.pid, {one.name: one.cpus for one in up.point.segments})
+
+
+def _nic_node(one: EnginePoint) -> int:
     """The real NIC's, or that of the lcore that plays one."""
-    nic = one.hosted.nic
+    nic = one.hosted.nic if isinstance(one, HostedPoint) else None
     if nic is not None and nic.pf.node is not None:
         return nic.pf.node
     return describe_cpu(one.placement.sink).node
 
 
-def _output(one: HostedPoint, places: list[Whereabouts], astray: list[str]) -> WhereOutput:
+def _placement(one: EnginePoint) -> str:
+    hosting = one.experiment.hosting
+    return hosting.placement if isinstance(one, HostedPoint) else hosting.kind
+
+
+def _output(one: EnginePoint, places: list[Whereabouts], astray: list[str]) -> WhereOutput:
     return WhereOutput(
-        placement=one.experiment.hosting.placement,
+        placement=_placement(one),
         nic_node=_nic_node(one),
         as_placed=not astray,
         astray=tuple(astray),
@@ -98,11 +108,11 @@ def _output(one: HostedPoint, places: list[Whereabouts], astray: list[str]) -> W
     )
 
 
-def _show(one: HostedPoint, places: list[Whereabouts], console: Console) -> None:
-    placement = one.experiment.hosting.placement
-    console.print(f"placement {placement}, NIC on node {_nic_node(one)}", markup=False)
+def _show(one: EnginePoint, places: list[Whereabouts], console: Console) -> None:
+    console.print(f"placement {_placement(one)}, NIC on node {_nic_node(one)}", markup=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("engine", "placed on", "workers may run on", "last ran on", "memory"):
+    first = "engine" if isinstance(one, HostedPoint) else "segment"
+    for column in (first, "placed on", "workers may run on", "last ran on", "memory"):
         table.add_column(column)
     for engine in places:
         workers = engine.workers

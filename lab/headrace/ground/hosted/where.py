@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pydantic import Field, RootModel, computed_field
@@ -59,6 +59,7 @@ class Whereabouts(Record):
     )  # size of its pages in kB -> of its own memory
     asked_page_kb: int | None = None  # the size that its memory was to have
     vhost: bool = False  # the kernel was to move its packets
+    segment: bool = False  # of an engine with several: a worker of its own on each lcore
 
     @property
     def workers(self) -> tuple[EngineThread, ...]:
@@ -80,6 +81,10 @@ class Whereabouts(Record):
     def astray(self) -> list[str]:
         """What is not where it was to be."""
         wrong = [] if self.workers else [f"{self.name}: has no worker"]
+        if self.segment:
+            held = {cpu for thread in self.workers for cpu in thread.allowed}
+            left = sorted(set(self.lcores) - held)
+            wrong += [f"{self.name}: no worker may run on lcore {cpu}" for cpu in left]
         for thread in self.workers:
             if not set(thread.allowed) <= set(self.lcores):
                 wrong.append(f"{self.name}: {thread.name} may run on {list(thread.allowed)}")
@@ -143,6 +148,25 @@ def whereabouts(
         asked_page_kb=asked_page_kb,
         vhost=vhost,
     )
+
+
+def segments_places(
+    pid: int, segments: Mapping[str, Sequence[int]], proc: Path = _PROC
+) -> list[Whereabouts]:
+    """Where the segments of one engine are, by name and lcores: those of its workers that may run
+    on these, and the memory that all of them have."""
+    whole = whereabouts("engine", pid, (), proc)
+    return [
+        whole.model_copy(
+            update={
+                "name": name,
+                "lcores": tuple(lcores),
+                "threads": tuple(t for t in whole.workers if set(t.allowed) & set(lcores)),
+                "segment": True,
+            }
+        )
+        for name, lcores in segments.items()
+    ]
 
 
 def placement_finding(places: Sequence[Whereabouts]) -> Finding:

@@ -6,6 +6,8 @@ import os
 import threading
 from pathlib import Path
 
+import pytest
+
 from headrace.ground.hosted.vhost_net import vhost_threads
 from headrace.ground.hosted.where import (
     _GUESTS,
@@ -16,6 +18,7 @@ from headrace.ground.hosted.where import (
     memory,
     page_sizes,
     placement_finding,
+    segments_places,
     whereabouts,
 )
 
@@ -109,6 +112,33 @@ def test_a_finding_names_who_is_astray(tmp_path: Path) -> None:
     kept = json.loads((tmp_path / "samples/where.json").read_text())
     written = fine.model_dump(mode="json")
     assert kept == {"a": [written, written], "b": [away.model_dump(mode="json")]}
+
+
+def thread(task: Path, tid: int, name: str, cpu: int) -> None:
+    folder = task / str(tid)
+    folder.mkdir(parents=True)
+    fields = " ".join(["0"] * 36)
+    (folder / "stat").write_text(f"{tid} ({name}) S {fields.rsplit(' ', 1)[0]} {cpu} 0 0\n")
+
+
+def test_segments_of_one_engine_have_their_own_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each lcore of a segment has a worker; a lcore without one, and a worker that may run
+    elsewhere, are said by the segment's name."""
+    allowed = {7: {0}, 8: {1}, 9: {0, 1}}
+    monkeypatch.setattr(os, "sched_getaffinity", lambda tid: allowed[tid])
+    for tid, name, cpu in ((7, "rte-worker-0", 0), (8, "rte-worker-1", 1), (9, "control", 0)):
+        thread(tmp_path / "5/task", tid, name, cpu)
+    (tmp_path / "5/numa_maps").write_text("7f anon=3 N0=300 kernelpagesize_kB=4\n")
+    split, both, away = segments_places(5, {"split": (0,), "both": (0, 1), "away": (2,)}, tmp_path)
+    assert [one.name for one in split.threads] == ["rte-worker-0"] and split.astray() == []
+    assert len(both.threads) == 2 and both.astray() == [] and both.kb == {0: 1200}
+    assert away.astray()[:2] == ["away: has no worker", "away: no worker may run on lcore 2"]
+    allowed[8] = {0, 1}
+    assert segments_places(5, {"split": (0,)}, tmp_path)[0].astray() == [
+        "split: rte-worker-1 may run on [0, 1]", "split: rte-worker-1 ran on lcore 1",
+    ]  # fmt: skip
 
 
 def test_threads_of_vhost_net_are_the_kernels(tmp_path: Path) -> None:
