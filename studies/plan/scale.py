@@ -82,7 +82,7 @@ def main() -> None:
     if sys.argv[6:] == ["cpu"]:
         time.monotonic = cpu
     began, used = wall(), cpu()
-    answer = Placing(drawn, float(sys.argv[3])).answer()
+    answer = Placing(drawn, float(sys.argv[3]), began=time.monotonic()).answer()
     took, used = wall() - began, cpu() - used
     check_placement.check(json.loads(answer.model_dump_json()))
     checked = wall() - began - took

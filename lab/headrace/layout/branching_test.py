@@ -69,10 +69,13 @@ def test_a_tree_altered_is_rejected(answer: PlacementAnswer) -> None:
     """A branch less, one for another, a leaf's bound or its surplus by one, the tree's bound."""
     given, tree = altered(answer)
     tree["node"]["branches"].pop()
-    rejected(given, "no branch has first segments")
+    rejected(given, "no branch has segments")
     given, tree = altered(answer)
-    tree["node"]["branches"][0]["firsts"] = tree["node"]["branches"][1]["firsts"]
-    rejected(given, "no branch has first segments|the surplus is|is not refuted")
+    several = tree["node"]["branches"]
+    for number, other in itertools.permutations(range(len(several)), 2):
+        given, tree = altered(answer)
+        tree["node"]["branches"][number]["places"] = several[other]["places"]
+        rejected(given, "no branch has segments|the surplus is|is not refuted")
     given, tree = altered(answer)
     tree["node"]["chain"] = 3
     rejected(given, "no such chain")
@@ -80,16 +83,41 @@ def test_a_tree_altered_is_rejected(answer: PlacementAnswer) -> None:
     tree["bound"] += 1
     given["certificate"]["bound"] += 1
     rejected(given, "above the value|a leaf has only")
-    for number in range(len(leaves(altered(answer)[1]["node"]))):
-        for name, by in itertools.product(("bound", "surplus"), (-1, 1)):
-            given, tree = altered(answer)
-            bound = leaves(tree["node"])[number]["refuted"]
-            if bound[name] is not None:
-                bound[name] += by
-                rejected(given, "a leaf has only|the surplus is|is not refuted")
+    for number, by in itertools.product(range(len(leaves(tree["node"]))), (-1, 1)):
+        given, tree = altered(answer)
+        leaf = leaves(tree["node"])[number]["refuted"]
+        if leaf["surplus"] is not None:
+            leaf["surplus"] += by
+            rejected(given, "the surplus is")
+        given, tree = altered(answer)
+        leaf = leaves(tree["node"])[number]["refuted"]
+        tree["prices"][leaf["prices"]]["bound"] += by
+        rejected(given, "a leaf has only|the surplus is|is not refuted|a chain has no way")
+        given, tree = altered(answer)
+        leaves(tree["node"])[number]["refuted"]["prices"] = len(tree["prices"])
+        rejected(given, "a leaf without prices")
     given, tree = altered(answer)
     given["certificate"]["trees"] = []
     rejected(given, "only .* is proven")
+
+
+def test_a_segment_that_not_all_ways_have_is_no_branch(answer: PlacementAnswer) -> None:
+    """Behind a whole chain there is none: what is nowhere would be refuted there by anything."""
+    given, tree = altered(answer)
+    for number, branch in enumerate(tree["node"]["branches"]):
+        given, tree = altered(answer)
+        branch = tree["node"]["branches"][number]
+        nowhere: dict[str, Any] = {"chain": None, "segment": 0, "branches": [], "refuted": {
+            "prices": 0, "surplus": None,
+        }}  # fmt: skip
+        for places in ([[0, 0]], [[2, 0]], []):
+            branch["node"] = {
+                "chain": tree["node"]["chain"], "segment": 1, "refuted": None,
+                "branches": [{"places": places, "replicas": None, "node": nowhere}],
+            }  # fmt: skip
+            rejected(given, "no segment in all ways there")
+            branch["node"]["segment"] = 2
+            rejected(given, "have no place")
 
 
 def least_by_hand(sizes: list[list[int]], lcores: int) -> int:
@@ -124,11 +152,11 @@ def test_an_area_is_filled_as_the_best_of_all_ways_to_do_it(uneven: int) -> None
     sizes = [[packer.item(c, key, k) for k in (1, 2, 3)] for (c, _), key in placed]
     least = least_by_hand(sizes, 3)
     filler = AreaFiller(packer)
-    packed = filler.filled(0, placed, 0, 10_000, 1e12)
+    packed = filler.filled(0, placed, 10_000, 1e12)
     assert packed is not None and packed.most == least
     loads = [0] * 3
     for (c, _), on in packed.lcores.items():
         for lcore in on:
             loads[lcore] += sizes[c][len(on) - 1]
     assert max(loads) == least
-    assert filler.filled(0, placed, 0, least, 1e12) is None
+    assert filler.filled(0, placed, least, 1e12) is None

@@ -9,7 +9,7 @@ Python's whole numbers for what a certificate states.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -50,25 +50,25 @@ class Prices:
     chains: Array
 
 
-Firsts = Mapping[int, frozenset[tuple[int, int]]]
+@dataclass(frozen=True)
+class SomeSegments:
+    """What one segment of a chain's ways may be. `places`: where it ends, and its area; `replicas`:
+    how many of them there are at least and at most (None: any number)."""
+
+    places: frozenset[tuple[int, int]]
+    replicas: tuple[int, int] | None = None
+
+
+# What the first segments of a chain may be, one after the other; those behind may be any.
+Begin = tuple[SomeSegments, ...]
+Begins = Mapping[int, Begin]  # by chain
 
 
 @dataclass(frozen=True)
 class WayTables:
-    """`firsts`: by chain, which first segments its ways may have, as (end, area); all of those of a
-    chain that is not in it."""
-
     problem: PlacementProblem
     mode: ThreadMode
-    firsts: Firsts = field(default_factory=dict)
     _shares: dict[tuple[int, int], Array] = field(default_factory=dict, repr=False)
-
-    def narrowed(self, firsts: Firsts) -> WayTables:
-        """The same tables for fewer ways."""
-        other = replace(self, firsts={**self.firsts, **firsts})
-        kept = ("longest", "_sums", "valid", "work", "ns", "memory", "near")
-        other.__dict__.update({name: self.__dict__[name] for name in kept if name in self.__dict__})
-        return other
 
     @cached_property
     def longest(self) -> int:
@@ -99,17 +99,6 @@ class WayTables:
         first, end = np.arange(n)[:, None], np.arange(n)[None, :]
         sizes = np.array([len(c.functions) for c in self.problem.chains])
         return (first < end)[None] & (end[None] <= sizes[:, None, None])
-
-    @cached_property
-    def allowed(self) -> Array:
-        """chain, first, end, area: whether there is such a segment among the ways."""
-        allowed = np.repeat(self.valid[..., None], len(self.problem.areas), axis=3)
-        for c, several in self.firsts.items():
-            mine = np.zeros(allowed.shape[2:], dtype=bool)
-            for end, area in several:
-                mine[end, area] = True
-            allowed[c, 0] &= mine
-        return allowed
 
     def _edges(self, name: str) -> Array:
         """chain, function, origin: entering costs."""
@@ -162,7 +151,7 @@ class WayTables:
         room * max(1, step); NEVER: it does not fit."""
         if (room, step) not in self._shares:
             self._shares[room, step] = self._all_shares(room, step)
-        return np.where(self.allowed[..., None], self._shares[room, step], NEVER)
+        return np.where(self.valid[..., None, None], self._shares[room, step], NEVER)
 
     def _all_shares(self, room: int, step: int) -> Array:
         spread = [chain.spread for chain in self.problem.chains]
@@ -234,7 +223,7 @@ class PricedWays:
         return cls(tables, cost, doors)
 
     @cached_property
-    def _starts(self) -> tuple[Array, Array]:
+    def starts(self) -> tuple[Array, Array]:
         """chain, end, area: the least of a first segment, and by which door."""
         problem, n = self.tables.problem, self.tables.longest
         shape = (len(problem.chains), n + 1, len(problem.areas))
@@ -256,7 +245,7 @@ class PricedWays:
     def _paths(self) -> tuple[Array, Array, Array]:
         """chain, end, area: the least; the first function of its last segment; the area before."""
         tables = self.tables
-        best, _ = self._starts
+        best, _ = self.starts
         best = best.copy()
         came, before = np.zeros(best.shape, dtype=int), np.full(best.shape, -1)
         near = np.where(tables.near == ORIGINS, 0, tables.near)
@@ -275,6 +264,22 @@ class PricedWays:
                 before[:, end][better] = least[better]
         return best, came, before
 
+    @cached_property
+    def left(self) -> Array:
+        """chain, end, area: the least that the segments behind one that ends there cost."""
+        tables = self.tables
+        left: Array = np.full(self.starts[0].shape, NEVER, dtype=self.segments.dtype)
+        for c, chain in enumerate(self._chains):
+            left[c, len(chain.functions)] = 0
+        near = np.where(tables.near == ORIGINS, 0, tables.near)
+        areas, away = np.arange(left.shape[2]), tables.near == ORIGINS
+        for first in range(tables.longest - 1, 0, -1):
+            for end in range(first + 1, tables.longest + 1):
+                here = self.segments[:, first, end][:, areas[None, :], near]  # chain, before, area
+                total = np.where(away[None], NEVER, here + left[:, end, None, :])
+                left[:, first] = np.minimum(left[:, first], total.min(axis=2))
+        return left
+
     def least(self) -> list[Any]:
         """By chain."""
         best, _, _ = self._paths
@@ -287,7 +292,7 @@ class PricedWays:
     def ways(self) -> list[ChainWay | None]:
         """The cheapest of each chain; None: it has none that fits."""
         best, came, before = self._paths
-        _, doors = self._starts
+        _, doors = self.starts
         ways: list[ChainWay | None] = []
         for c, chain in enumerate(self._chains):
             end = len(chain.functions)

@@ -22,9 +22,12 @@ from pathlib import Path
 from typing import Any
 
 Json = dict[str, Any]  # as the file has it
-# chain, first, end, area, cycles: what a segment costs of lcores
-Cost = Callable[[Json, int, int, int, int], int | None]
-Firsts = dict[int, set[tuple[int, int]]]  # by chain: end and area of its first segment
+# chain, first, end, area, cycles, replicas: what a segment costs of lcores
+Cost = Callable[[Json, int, int, int, int, tuple[int, int]], int | None]
+# What a segment may be: end and area; how many replicas, at least and at most.
+Some = tuple[frozenset[tuple[int, int]], tuple[int, int]]
+Begins = dict[int, tuple[Some, ...]]  # by chain, its first segments
+Known = dict[tuple[int, tuple[Some, ...]], float]  # what chains cost at least at the same prices
 
 WHOLE = FINE = 10_000
 INFINITE = float("inf")
@@ -168,9 +171,10 @@ def by_load(problem: Json, mode: Json, bound: Json, room: int) -> tuple[Cost, in
     """What a segment costs of lcores by what it takes of them; and the number that all is in."""
     (each, common), scale = counted(problem, mode, bound)
 
-    def cost(chain: Json, first: int, end: int, area: int, fine: int) -> int | None:
-        most = min(problem["areas"][area]["cores"] * mode["threads"], len(chain["spread"]))
-        items = [(k, replica(chain, fine, k)) for k in range(1, most + 1)]
+    def cost(
+        chain: Json, first: int, end: int, area: int, fine: int, several: tuple[int, int]
+    ) -> int | None:
+        items = [(k, replica(chain, fine, k)) for k in counts(problem, mode, chain, area, several)]
         sizes = [k * dual_feasible(item, room, bound["step"]) for k, item in items if item <= room]
         price = bound["areas"][area] * common + scale * each[area]
         return price * min(sizes) if sizes else None
@@ -186,18 +190,27 @@ def by_items(problem: Json, mode: Json, bound: Json, room: int) -> tuple[Cost, i
     names = {chain["name"]: c for c, chain in enumerate(problem["chains"])}
     require(len(names) == len(problem["chains"]), "two chains have one name")
 
-    def cost(chain: Json, first: int, end: int, area: int, fine: int) -> int | None:
-        most = min(problem["areas"][area]["cores"] * mode["threads"], len(chain["spread"]))
+    def cost(
+        chain: Json, first: int, end: int, area: int, fine: int, several: tuple[int, int]
+    ) -> int | None:
         here = first_of(problem, area)
         kind = prices.get((here, names[chain["name"]], first, end), prices.get((here, None, 0, 0)))
         costs = []
-        for k in range(1, most + 1):
+        for k in counts(problem, mode, chain, area, several):
             item = replica(chain, fine, k)
             if item <= room:
                 costs.append(0 if kind is None else k * price_of(kind, item // bound["grain"]))
         return min(costs) if costs else None
 
     return cost, 1
+
+
+def counts(
+    problem: Json, mode: Json, chain: Json, area: int, several: tuple[int, int]
+) -> Iterator[int]:
+    """How many replicas a segment may have, of those that are asked about."""
+    most = min(problem["areas"][area]["cores"] * mode["threads"], len(chain["spread"]))
+    return iter(range(max(1, several[0]), min(most, several[1]) + 1))
 
 
 def price_of(kind: Json, size: int) -> int:
@@ -234,39 +247,58 @@ def counted(problem: Json, mode: Json, bound: Json) -> tuple[tuple[list[int], in
 
 def least(
     problem: Json, chain: Json, bound: Json, price_ns: int, cost_of: Cost, unit: int,
-    firsts: set[tuple[int, int]] | None,
+    begin: tuple[Some, ...],
 ) -> float:  # fmt: skip
-    """The least that any way of a chain costs at the bound's prices, in parts of `unit`. `firsts`:
-    which first segments there may be."""
+    """The least that any way of a chain costs at the bound's prices, in parts of `unit`. `begin`:
+    what its first segments may be."""
     weight = 0 if bound["part"] == "servers" else problem["weight_ns"]
     ns = (price_ns + bound["scale"] * weight) * unit
     best: float = INFINITE
     for door in chain["doors"]:
         areas = [i for i, a in enumerate(problem["areas"]) if a["server"] == door["server"]]
         paid = sum(bound["limits"][i] * u for i, u in door["uses"]) * unit
-        cheapest: list[dict[int | None, float]] = [{} for _ in range(len(chain["functions"]) + 1)]
-        cheapest[0] = {None: paid}
+        # By function, area before and number of segments so far, as far as that counts.
+        cheapest: list[dict[tuple[int | None, int], float]] = [{} for _ in chain["functions"]]
+        cheapest.append({})
+        cheapest[0] = {(None, 0): paid}
         for first in range(len(chain["functions"])):
             for end in range(first + 1, len(chain["functions"]) + 1):
                 for area in areas:
-                    if not first and firsts is not None and (end, area) not in firsts:
-                        continue
-                    by_origin: dict[int, float] = {}
-                    for before, sofar in cheapest[first].items():
-                        come = origin(problem, door if before is None else before, area)
-                        by_origin[come] = min(sofar, by_origin.get(come, INFINITE))
-                    for come, sofar in by_origin.items():
+                    for (come, number), sofar in before(problem, door, cheapest[first], area):
+                        several = allowed(chain, begin, number, end, area)
                         fine = work(chain, first, end, area, come)
-                        cost = cost_of(chain, first, end, area, fine)
+                        cost = cost_of(chain, first, end, area, fine, several)
                         if cost is None:
                             continue
                         total = sofar + cost + ns * delay(chain, first, end, area, come)
                         for limit, amount in taken(problem, chain, first, end, area, come):
                             total += bound["limits"][limit] * amount * unit
-                        if total < cheapest[end].get(area, INFINITE):
-                            cheapest[end][area] = total
+                        place = area, min(number + 1, len(begin))
+                        if total < cheapest[end].get(place, INFINITE):
+                            cheapest[end][place] = total
         best = min([best, *cheapest[-1].values()])
     return best
+
+
+def before(
+    problem: Json, door: Json, cheapest: dict[tuple[int | None, int], float], area: int
+) -> Iterator[tuple[tuple[int, int], float]]:
+    """By where packets come from to an area, and number of segments so far: the least."""
+    by_origin: dict[tuple[int, int], float] = {}
+    for (where, number), sofar in cheapest.items():
+        key = origin(problem, door if where is None else where, area), number
+        by_origin[key] = min(sofar, by_origin.get(key, INFINITE))
+    yield from by_origin.items()
+
+
+def allowed(
+    chain: Json, begin: tuple[Some, ...], number: int, end: int, area: int
+) -> tuple[int, int]:
+    """How many replicas the segment of this number may have there; (1, 0): it may not be there."""
+    if number >= len(begin):
+        return 1, len(chain["spread"])
+    places, several = begin[number]
+    return several if (end, area) in places else (1, 0)
 
 
 def dearest(problem: Json, bound: Json, area: int, units: int) -> int:
@@ -329,10 +361,13 @@ def check_items(problem: Json, mode: Json, bound: Json, room: int) -> None:
         )
 
 
-def check_mode(problem: Json, bound: Json, firsts: Firsts | None = None) -> None:
+def check_mode(
+    problem: Json, bound: Json, begins: Begins | None = None, known: Known | None = None
+) -> None:
     """Lagrange: prices for lcores, or for what is on them, for limits and time over a goal; what
     all chains cost at least at them, each by itself, less what all that there is is worth.
-    `firsts`: of placements with these first segments alone."""
+    `begins`: of placements with these first segments alone; `known`: what was computed at the same
+    prices before."""
     mode = problem["modes"][bound["mode"]]
     prices = [*bound["areas"], *bound["limits"], *bound["chains"]]
     require(bound["scale"] > 0 and bound["step"] >= 0 and bound["grain"] >= 0, "scale or step")
@@ -348,14 +383,18 @@ def check_mode(problem: Json, bound: Json, firsts: Firsts | None = None) -> None
     if room <= 0:
         require(free, "no room")
         return
-    if bound["grain"]:
+    costs = {} if known is None else known
+    if bound["grain"] and not costs:
         check_items(problem, mode, bound, room)
     cost_of, unit = (by_items if bound["grain"] else by_load)(problem, mode, bound, room)
     total = 0
     for number, chain in enumerate(problem["chains"]):
         limit, price = chain["within_ns"], bound["chains"][number]
         require(limit is not None or price == 0, f"{chain['name']}: a price without a goal")
-        cost = least(problem, chain, bound, price, cost_of, unit, (firsts or {}).get(number))
+        mine = number, (begins or {}).get(number, ())
+        if mine not in costs:
+            costs[mine] = least(problem, chain, bound, price, cost_of, unit, mine[1])
+        cost = costs[mine]
         if cost == INFINITE:
             require(bound["surplus"] is None, "a chain has no way at all")
             return
@@ -392,24 +431,49 @@ def gcd(a: int, b: int) -> int:
     return a
 
 
-def check_tree(problem: Json, tree: Json, node: Json, firsts: Firsts) -> None:
-    """The branches of a node have every first segment that it leaves to a chain, so that each
-    placement is in one of the leaves, and none in a leaf is below the bound."""
-    chain, bound = node["chain"], node["refuted"]
+def check_tree(
+    problem: Json, tree: Json, node: Json, begins: Begins, known: dict[int, Known]
+) -> None:
+    """The branches of a node have every place that it leaves to a segment of a chain, with every
+    number of replicas, so that each placement is in one of the leaves, and none in a leaf is below
+    the bound."""
+    chain, leaf = node["chain"], node["refuted"]
     if chain is None:
-        require(bound is not None, "a leaf without a bound")
+        require(leaf is not None, "a leaf without a bound")
+        require(0 <= leaf["prices"] < len(tree["prices"]), "a leaf without prices")
+        bound = {**tree["prices"][leaf["prices"]], "surplus": leaf["surplus"]}
         require(bound["mode"] == tree["mode"] and bound["part"] == "all", "another mode's bound")
         require(bound["bound"] >= tree["bound"], f"a leaf has only {bound['bound']}")
-        check_mode(problem, bound, firsts)
+        check_mode(problem, bound, begins, known.setdefault(leaf["prices"], {}))
         return
     require(0 <= chain < len(problem["chains"]), "no such chain")
-    ends = range(1, len(problem["chains"][chain]["functions"]) + 1)
-    left = firsts.get(chain, {(end, a) for end in ends for a in range(len(problem["areas"]))})
+    begin, number = begins.get(chain, ()), node["segment"]
+    require(0 <= number <= len(begin), f"chain {chain}: segments before {number} have no place")
+    if number < len(begin):
+        places, (low, high) = begin[number]
+    else:
+        places, (low, high) = following(problem, problem["chains"][chain], begin)
+    left = {(place, k) for place in places for k in range(low, high + 1)}
     for branch in node["branches"]:
-        some = {(end, area) for end, area in branch["firsts"]}
-        check_tree(problem, tree, branch["node"], {**firsts, chain: some})
-        left = left - some
-    require(not left, f"chain {chain}: no branch has first segments {sorted(left)}")
+        some = frozenset((end, area) for end, area in branch["places"])
+        several = branch["replicas"]
+        fewest, most = (low, high) if several is None else several
+        here = *begin[:number], (some, (fewest, most)), *begin[number + 1 :]
+        check_tree(problem, tree, branch["node"], {**begins, chain: here}, known)
+        left -= {(place, k) for place in some for k in range(fewest, most + 1)}
+    require(not left, f"chain {chain}: no branch has segments {sorted(left)[:4]}")
+
+
+def following(problem: Json, chain: Json, begin: tuple[Some, ...]) -> Some:
+    """All that a segment behind these may be. All ways that begin so have one."""
+    ends = {end for end, _ in begin[-1][0]} if begin else {0}
+    functions = len(chain["functions"])
+    require(
+        len(ends) == 1 and max(ends) < functions, f"{chain['name']}: no segment in all ways there"
+    )
+    every = ((end, a) for end in range(1, functions + 1) for a in range(len(problem["areas"])))
+    places = frozenset((end, area) for end, area in every if end > max(ends))
+    return places, (1, len(chain["spread"]))
 
 
 def cuts(functions: int) -> Iterator[list[tuple[int, int]]]:
@@ -521,7 +585,7 @@ def check(answer: Json) -> None:
         for tree in certificate["trees"]:
             if tree["mode"] == number:
                 require(problem["aim"] == "rate", "branches of another aim than the rate")
-                check_tree(problem, tree, tree["node"], {})
+                check_tree(problem, tree, tree["node"], {}, {})
                 proven = max(proven, tree["bound"])
         proven = max(proven, apart)
         require(proven >= certificate["bound"], f"mode {number}: only {proven} is proven")

@@ -356,6 +356,19 @@ def cut_once(problem: PlacementProblem, chain: int) -> list[ChainWay]:
     return ways
 
 
+def ways_through(
+    problem: PlacementProblem, chain: int, places: Sequence[tuple[int, int]]
+) -> list[ChainWay]:
+    """Ways whose segments end, and are, so: by each port of their server."""
+    ends, areas = zip(*places, strict=True)
+    cuts, server = list(itertools.pairwise((0, *ends))), problem.areas[areas[0]].server
+    return [
+        _way(problem, d, door, cuts, areas)
+        for d, door in enumerate(problem.chains[chain].doors)
+        if door.server == server
+    ]
+
+
 def _way(
     problem: PlacementProblem,
     number: int,

@@ -90,7 +90,7 @@ class LcoreItems:
         for k in range(1, most + 1):
             each = np.array([s[k - 1] if k <= len(s) else 0 for s in spread], dtype=np.int64)
             item = -(-(tables.work * each[:, None, None, None, None]) // (k * FINE * FINE))
-            allowed = (each > 0)[:, None, None, None, None] & tables.allowed[..., None]
+            allowed = (each > 0)[:, None, None, None, None] & tables.valid[..., None, None]
             allowed = allowed & (np.array(lcores) >= k)[None, None, None, :, None]
             loads[k - 1] = np.where(allowed, item, -1)
         return loads

@@ -18,8 +18,9 @@ from functools import cached_property
 from headrace.errors import BadInput, HeadraceError
 from headrace.layout import solved
 from headrace.layout.annealed import Annealer
+from headrace.layout.area_bound import AreaBound
 from headrace.layout.branching import Branching
-from headrace.layout.cheapest import ChainWay, Firsts, Prices, WayTables
+from headrace.layout.cheapest import Begins, ChainWay, Prices, WayTables
 from headrace.layout.enumerated import (
     ENUMERATED_MAX,
     enumerate_all,
@@ -29,7 +30,8 @@ from headrace.layout.enumerated import (
 )
 from headrace.layout.filled import AreaFiller
 from headrace.layout.lagrange import Relaxed, relax
-from headrace.layout.packed import Draft, Packer, cut_once, everywhere
+from headrace.layout.layered import LayeredFiller
+from headrace.layout.packed import Draft, Packer, cut_once, everywhere, ways_through
 from headrace.layout.pattern_bound import PatternBound
 from headrace.layout.placing import areas_of, loads_of, value_of
 from headrace.layout.relaxation import BoundPart, Relaxation, first_server, in_whole
@@ -54,6 +56,8 @@ _STEPS = (0, 1, 2, 3, 4)  # dual feasible functions that are tried
 _TIE_S = 0.5  # for a placement that the aim counts alike, with less latency
 _COUNTED = WHOLE // 100  # by loads below, the aim `rate` would be off by over a hundredth
 _ANNEALED = 0.3  # of the time for a first placement, where areas are filled after that
+_BEFORE_BRANCHES = 0.15
+_COOLING_S = 0.5  # the first
 _ATTEMPT_S = 4.0  # for a placement among some ways
 _FLUID = 100 * WHOLE  # a load at which no segment is too large for an lcore
 
@@ -69,6 +73,10 @@ class _Mode:
     best: Draft | None = None
     ports: int = 0  # by these alone
     tree: ModeTree | None = None
+
+    @cached_property
+    def filler(self) -> AreaFiller:
+        return AreaFiller(self.packer)
 
     @property
     def bound(self) -> int:
@@ -109,10 +117,10 @@ class Placing:
         self.say(f"{len(self.problem.chains)} chains: looking for {self.seconds:g} s")
         for left, mode in zip(range(len(modes), 0, -1), modes, strict=True):
             now = time.monotonic()
-            until = now + (self._until(0.9 if self._many else 0.4) - now) / left
-            if self.problem.aim == "rate":  # areas are then filled exactly, which gains more
+            until = now + (self._until(self._looking) - now) / left
+            if self.problem.aim == "rate" and LayeredFiller(mode.packer).suits:
                 self._placed(mode, now + (until - now) * _ANNEALED)
-                self._filled(mode, until)
+                self._layered(mode, until)
             else:
                 self._placed(mode, until)
         best = self._best(modes)
@@ -150,13 +158,16 @@ class Placing:
         self.say(f"{seconds:.1f} s, {what}: {far}")
 
     def _compiled(self, modes: Sequence[_Mode]) -> None:
-        """Compiling the loop of annealing takes seconds, once after an installation: these are
-        none of those that there are to look for a placement."""
+        """Compiling the loops takes seconds, once after an installation: these are none of those
+        that there are to look for a placement."""
         began = time.monotonic()
         self.say("preparing (the first time after an installation this takes some 20 s)")
         for mode in modes[:1]:
             if all(mode.packer.pool):
                 Annealer(mode.packer).improve(mode.packer.start(mode.packer.spread(), 1), 0, began)
+                if self.problem.aim == "rate":
+                    LayeredFiller(mode.packer).met(0, began)
+                    AreaBound([{1: 1}], 1, 1, 1).solve(began)
         self.began += time.monotonic() - began
 
     def _counted(self, best: tuple[int, ChosenPlacement] | None) -> None:
@@ -177,6 +188,14 @@ class Placing:
     def _many(self) -> bool:
         """They are so many that patterns would take minutes, which placements gain more from."""
         return len(self.problem.chains) > _MANY
+
+    @property
+    def _looking(self) -> float:
+        """The part of the time that is for a first placement: most of it where no branches are
+        made afterwards, little where these have it."""
+        if self._many:
+            return 0.9
+        return _BEFORE_BRANCHES if self._branched else 0.4
 
     @property
     def _times(self) -> int:
@@ -238,13 +257,18 @@ class Placing:
             until = min(until, time.monotonic() + _SMALL_S)
         self._keep(mode, Annealer(mode.packer).improve(draft, mode.bound, until))
 
-    def _filled(self, mode: _Mode, until: float) -> None:
-        """Areas filled exactly, one after the other, with chains that change places."""
-        if self.problem.aim != "rate" or mode.best is None or mode.best.score[0] <= mode.bound:
+    def _layered(self, mode: _Mode, until: float) -> None:
+        """Areas filled by layers, with chains that change places: in coolings from the beginning,
+        each of which has longer than the one before."""
+        if any(not several for several in mode.packer.pool):
             return
-        draft = Draft(list(mode.best.ways), dict(mode.best.replicas), dict(mode.best.areas))
-        draft.score = mode.packer.scored(draft)
-        self._keep(mode, AreaFiller(mode.packer).improve(draft, mode.bound, until))
+        filler, seconds = LayeredFiller(mode.packer), _COOLING_S
+        while time.monotonic() < until:
+            end = min(until, time.monotonic() + seconds)
+            self._keep(mode, filler.met(mode.bound, end))
+            if mode.best is not None and mode.best.score[0] <= mode.bound:
+                return
+            filler.seed, seconds = filler.seed + 1, 2 * seconds
 
     def _small(self, mode: _Mode) -> bool:
         """CP-SAT has all ways."""
@@ -330,13 +354,15 @@ class Placing:
             return
         relaxation = Relaxation(mode.tables, best[0] - 1)
 
-        def attempt(firsts: Firsts, end: float) -> int | None:
-            return self._attempted(mode, firsts, min(end, time.monotonic() + _ATTEMPT_S))
+        def attempt(begins: Begins, full: int, end: float) -> int | None:
+            return self._attempted(mode, begins, full, min(end, time.monotonic() + _ATTEMPT_S))
 
         began = relax(relaxation, until).prices
-        branching = Branching(relaxation, began, mode.number, mode.bounds["all"], attempt)
+        branching = Branching(
+            relaxation, began, mode.number, mode.bounds["all"], attempt, mode.filler.fits
+        )
         tree, _ = branching.solve(best[0], until)
-        if tree.bound > mode.bound:
+        if tree is not None and tree.bound > mode.bound:
             mode.tree = tree
 
     @property
@@ -344,20 +370,14 @@ class Placing:
         problem = self.problem
         return problem.aim == "rate" and len(problem.servers) == 1 and not self._many
 
-    def _attempted(self, mode: _Mode, firsts: Firsts, until: float) -> int | None:
-        """The value of a placement that is met among these ways, if it is the best so far."""
-        pool = [
-            [way for way in ways if c not in firsts or _first(way) in firsts[c]]
-            for c, ways in enumerate(mode.packer.pool)
+    def _attempted(self, mode: _Mode, begins: Begins, full: int, until: float) -> int | None:
+        """The value of the best placement, after a look for one among these ways, whose segments
+        have their places, in which nothing is fuller than this."""
+        ways = [
+            ways_through(self.problem, c, [place for some in begins[c] for place in some.places])
+            for c in range(len(self.problem.chains))
         ]
-        if not all(pool):
-            return None
-        packer = replace(mode.packer, pool=pool)
-        draft = packer.start(packer.spread(), max(1, mode.bound))
-        if any(len(way.segments) > 1 for way in draft.ways):
-            middle = (time.monotonic() + until) / 2
-            draft = Annealer(packer).improve(draft, mode.bound, middle, runs=2)
-        self._keep(mode, AreaFiller(packer).improve(draft, mode.bound, until))
+        self._keep(mode, mode.filler.met(ways, full, until))
         return None if mode.best is None else int(mode.best.score[0])
 
     def _bound(self, modes: Sequence[_Mode]) -> int:
@@ -502,11 +522,6 @@ def _sound(bound: int, value: int) -> int:
             "of them is computed wrongly, which is a defect of headrace"
         )
     return bound
-
-
-def _first(way: ChainWay) -> tuple[int, int]:
-    """Where its first segment ends, and is."""
-    return way.segments[0].end, way.segments[0].area
 
 
 def _within(way: ChainWay, areas: int) -> bool:

@@ -177,27 +177,39 @@ class ModeBound(Spec):
 
 
 class Branch(Spec):
-    """The part of a node's placements in which its chain's first segment ends before a function and
-    is in an area as one of the pairs in `firsts` says."""
+    """The part of a node's placements in which a segment of its chain ends before a function and is
+    in an area as one of the pairs in `places` says, and has so many replicas at least and at most
+    (`replicas` None: as above)."""
 
-    firsts: Annotated[tuple[tuple[Whole, Whole], ...], Field(min_length=1)]
+    places: Annotated[tuple[tuple[Whole, Whole], ...], Field(min_length=1)]
+    replicas: tuple[Whole, Whole] | None = None
     node: BranchNode
 
 
+class RefutedLeaf(Spec):
+    """Which of the tree's prices refute these placements, and by which surplus."""
+
+    prices: Whole
+    surplus: int | None
+
+
 class BranchNode(Spec):
-    """The placements that the branches above leave: split into `branches` of `chain`, which have
-    all of them, or refuted by a bound."""
+    """The placements that the branches above leave: split into `branches` of a segment of `chain`,
+    counted from the first, which have all of them, or refuted by a bound."""
 
     chain: Whole | None = None
+    segment: Whole = 0
     branches: tuple[Branch, ...] = ()
-    refuted: ModeBound | None = None
+    refuted: RefutedLeaf | None = None
 
 
 class ModeTree(Spec):
-    """No placement in this mode has a value below `bound`, as none in any leaf has."""
+    """No placement in this mode has a value below `bound`, as none in any leaf has. `prices`: as in
+    a mode's bounds, but that the surplus is each leaf's own."""
 
     mode: Whole
     bound: int
+    prices: tuple[ModeBound, ...]
     node: BranchNode
 
 
