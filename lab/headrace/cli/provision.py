@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +17,9 @@ from headrace.host.store import server_given
 from headrace.report.html import write
 from headrace.report.provision import document as provision_document
 from headrace.report.terminal import show
-from headrace.spec.provision import Provision
+from headrace.spec.described import DescribedServer
+from headrace.spec.document import Document
+from headrace.spec.provision import Provision, ServersNeeded
 from headrace.spec.server_file import with_costs
 from headrace.spec.study import expand
 
@@ -35,6 +38,12 @@ def provision(
     ] = None,
     busy: Annotated[str, typer.Option(help="How busy an lcore or a port may be.")] = "80%",
     most: Annotated[int, typer.Option(min=1, max=64, help="Servers at most.")] = 16,
+    hours: Annotated[
+        float, typer.Option(min=1, max=1e6, help="Hours of use that costs are of: three years.")
+    ] = 26280.0,
+    usd_per_kwh: Annotated[
+        float | None, typer.Option(min=0, max=100, help="Of what bought servers draw.")
+    ] = None,
     within: Annotated[
         float, typer.Option(min=0.5, max=3600, help="Seconds for each placement.")
     ] = 3.0,
@@ -42,9 +51,7 @@ def provision(
     as_json: Annotated[bool, typer.Option("--json", help="Print what is needed.")] = False,
 ) -> None:
     """How many servers of each type carry the chains of a study, and what they cost."""
-    from headrace.profile.placeable import Placeable
-    from headrace.profile.provisioned import CAUTIONS, Provisioning, with_pareto
-    from headrace.profile.provisioned_hosted import HOSTED_CAUTION, HostedProvisioning
+    from headrace.profile.provisioned import with_pareto
 
     doc = open_spec(spec, trusted=False)
     factors = sorted(set(factor or (0.5, 1.0, 2.0)))
@@ -52,25 +59,14 @@ def provision(
         if not 0.001 <= one <= 1000:
             raise bad_value("--factor", one, allowed="0.001 to 1000")
     full = share_of("--busy", busy)
-    experiments = one_of_each(doc)
     files = dict.fromkeys(server_given(doc, name).resolve() for name in server)
-    pairs = [with_costs(file) for file in files]
-    if kind_of_placeable(doc, experiments) is Placeable:
-        if oversubscription:
-            raise bad_value("--oversubscription", oversubscription[0], allowed="of hosted VNFs")
-        inline = Provisioning(doc, experiments, full, within, most)
-        rows = [inline.needed(*pair, one) for pair in pairs for one in factors]
-        cautions = CAUTIONS
-    else:
-        ratios = [_ratio(one) for one in oversubscription or ("1:1", "2:1", "4:1")]
-        hosted = HostedProvisioning(doc, list(expand(doc)), sorted(set(ratios)), full, most)
-        for pair in pairs:
-            hosted.check(*pair)
-        rows = [row for pair in pairs for one in factors for row in hosted.needed(*pair, one)]
-        cautions = (HOSTED_CAUTION, *CAUTIONS)
+    asked = _AskedServers([with_costs(file) for file in files], factors, full, within, most)
+    rows, cautions = _rows(doc, asked, oversubscription, hours, usd_per_kwh)
     needed = Provision(
-        study=experiments[0].study.name,
+        study=one_of_each(doc)[0].study.name,
         busy=full,
+        hours=hours,
+        usd_per_kwh=usd_per_kwh,
         needs=with_pareto(rows),
         cautions=cautions,
     )
@@ -81,6 +77,44 @@ def provision(
         print_json(needed)
         return
     show(shown, stdout())
+
+
+@dataclass(frozen=True)
+class _AskedServers:
+    servers: list[tuple[DescribedServer, DescribedServer]]  # with those that have their costs
+    factors: list[float]
+    full: float
+    within: float
+    most: int
+
+
+def _rows(
+    doc: Document,
+    asked: _AskedServers,
+    oversubscription: list[str] | None,
+    hours: float,
+    usd_per_kwh: float | None,
+) -> tuple[list[ServersNeeded], tuple[str, ...]]:
+    """For each type of server and each factor; and the cautions."""
+    from headrace.profile.placeable import Placeable
+    from headrace.profile.provisioned import CAUTIONS, Costing, Provisioning
+    from headrace.profile.provisioned_hosted import HOSTED_CAUTION, HostedProvisioning
+
+    experiments, pairs = one_of_each(doc), asked.servers
+    costing = Costing(hours, usd_per_kwh)
+    for described, _ in pairs:
+        costing.check(described)
+    if kind_of_placeable(doc, experiments) is Placeable:
+        if oversubscription:
+            raise bad_value("--oversubscription", oversubscription[0], allowed="of hosted VNFs")
+        inline = Provisioning(doc, experiments, asked.full, asked.within, asked.most, costing)
+        return [inline.needed(*pair, one) for pair in pairs for one in asked.factors], CAUTIONS
+    ratios = sorted({_ratio(one) for one in oversubscription or ("1:1", "2:1", "4:1")})
+    hosted = HostedProvisioning(doc, list(expand(doc)), ratios, asked.full, asked.most, costing)
+    for pair in pairs:
+        hosted.check(*pair)
+    rows = [row for pair in pairs for one in asked.factors for row in hosted.needed(*pair, one)]
+    return rows, (HOSTED_CAUTION, *CAUTIONS)
 
 
 def _ratio(given: str) -> int:

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from headrace.analyse.units import plural
-from headrace.errors import HeadraceError
+from headrace.errors import BadInput, HeadraceError
 from headrace.layout.placing import loads_of
 from headrace.layout.provable import Placing
 from headrace.layout.unmet import why_unmet
@@ -22,10 +23,51 @@ from headrace.spec.study import Experiment
 LOADS = ((1.0, 0.1), (0.3, 0.8), (0.0, 0.1))
 _MORE = 3  # servers beyond those that are proven to be needed
 CAUTIONS: tuple[str, ...] = (
-    "Prices and watts are the descriptions' own, with the source that each names; no watt was "
-    "measured. Lcores that poll are as busy without packets as with them; hosted VNFs sleep when "
-    "they have none, unless `wait` is poll.",
+    "Prices, rents and watts are the descriptions' own, with the source that each names; no watt "
+    "was measured. Space, cooling, people and traffic cost nothing here. Lcores that poll are as "
+    "busy without packets as with them; hosted VNFs sleep when they have none, unless `wait` is "
+    "poll.",
 )
+
+
+@dataclass(frozen=True)
+class Costing:
+    """What servers cost in so many hours of use: bought, their price and, where a kWh has one, what
+    they draw with all of the load; rented, their rent, which has their power in it. None: the
+    description has neither."""
+
+    hours: float
+    usd_per_kwh: float | None = None
+
+    def check(self, server: DescribedServer) -> None:
+        if self.usd_per_kwh is not None and server.price_usd is not None and server.power is None:
+            raise BadInput(
+                f"--usd-per-kwh: server {server.name} has a `price_usd` and no `power`, so that "
+                "what it draws is not known; allowed: descriptions with both"
+            )
+
+    def of(
+        self, server: DescribedServer, servers: int, power: PredictedPower | None
+    ) -> dict[str, Any]:
+        """The fields of a row that say it: the less of both."""
+        ways: dict[str, tuple[float, ...]] = {}
+        corners = 0.0, -1.0, 1.0
+        if (price := server.price_usd) is not None:
+            drawn = (0.0, 0.0, 0.0) if power is None else _drawn(power.loads[0])
+            each = (self.usd_per_kwh or 0.0) * self.hours / 1000
+            pairs = zip(corners, drawn, strict=True)
+            ways["bought"] = tuple(servers * price.at(c) + w * each for c, w in pairs)
+        if (rent := server.rent_usd_per_hour) is not None:
+            ways["rented"] = tuple(servers * rent.at(c) * self.hours for c in corners)
+        if not ways:
+            return {"usd": None}
+        paid = min(ways, key=lambda way: ways[way])
+        usd, least, most = ways[paid]
+        return {"usd": usd, "usd_least": least, "usd_most": most, "paid": paid}
+
+
+def _drawn(load: PowerAtLoad) -> tuple[float, float, float]:
+    return load.watts, load.least, load.most
 
 
 @dataclass(frozen=True)
@@ -35,6 +77,7 @@ class Provisioning:
     full: float
     seconds: float  # for each placement
     most: int  # servers
+    costing: Costing
 
     def needed(
         self, server: DescribedServer, home: DescribedServer, factor: float
@@ -110,7 +153,7 @@ class Provisioning:
             lcores_most=None if high is None else high.value,
             cores=cores,
             latency_us=max(loads.latency_ns) / 1e3,
-            usd=None if server.price_usd is None else wish.servers * server.price_usd.value,
+            **self.costing.of(server, wish.servers, power),
             watts=None if power is None else power.loads[0].watts,
             power=power,
         )

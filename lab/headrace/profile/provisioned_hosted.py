@@ -18,7 +18,7 @@ from headrace.ground.simulated.ground import SimulatedGround, SimulatedPoint
 from headrace.ground.simulated.priced_layout import PricedLayout
 from headrace.ground.simulated.queueing import delays_ns
 from headrace.ground.simulated.refuse import check_covered
-from headrace.profile.provisioned import LOADS, predicted_power, unmet
+from headrace.profile.provisioned import LOADS, Costing, predicted_power, unmet
 from headrace.spec.described import DescribedServer
 from headrace.spec.document import Document
 from headrace.spec.hosting import VFS_MAX
@@ -65,6 +65,7 @@ class HostedProvisioning:
     ratios: Sequence[int]
     full: float
     most: int  # servers
+    costing: Costing
     _filled: dict[tuple[str, str, int, int, float], _Filled] = field(default_factory=dict)
 
     def check(self, server: DescribedServer, home: DescribedServer) -> None:
@@ -148,7 +149,7 @@ class HostedProvisioning:
             lcores_most=lcores[1.0],
             cores=servers * len(_cores(filled, server)),
             latency_us=latency_us,
-            usd=None if server.price_usd is None else servers * server.price_usd.value,
+            **self.costing.of(server, servers, power),
             watts=None if power is None else power.loads[0].watts,
             power=power,
             hosted=HostedVnfs(

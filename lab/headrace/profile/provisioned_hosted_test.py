@@ -10,6 +10,7 @@ import pytest
 from headrace.errors import BadInput
 from headrace.host.programs import shipped
 from headrace.host.store import server_given
+from headrace.profile.provisioned import Costing
 from headrace.profile.provisioned_hosted import HostedProvisioning
 from headrace.report.provision import document as provision_document
 from headrace.spec import document
@@ -32,7 +33,7 @@ def provisioning(
     assert old in text
     doc = document.parse(text.replace(old, new, 1) if old else text, STUDY)
     server, home = with_costs(server_given(doc, "xeon-gold-5118"))
-    given = HostedProvisioning(doc, list(expand(doc)), ratios, FULL, 16)
+    given = HostedProvisioning(doc, list(expand(doc)), ratios, FULL, 16, Costing(26280.0))
     given.check(server, home)
     return given, server, home
 
@@ -78,7 +79,14 @@ def test_oversubscribed_cores_are_fewer_and_packets_wait() -> None:
     fewer = replace(given, most=1, ratios=(1,)).needed(server, home, 30.0)
     assert all(row.servers is None and "one server carries" in row.why_not for row in fewer)
     shown = provision_document(
-        Provision(study="pvp", busy=FULL, needs=tuple(rows.values()), cautions=())
+        Provision(
+            study="pvp",
+            busy=FULL,
+            hours=26280,
+            usd_per_kwh=None,
+            needs=tuple(rows.values()),
+            cautions=(),
+        )
     )
     assert "5 × 1 VNF (pvp) at 1:1" in str(shown.sections[0].blocks)
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace.errors import BadInput
 from headrace.profile.placeable_test import placeable
-from headrace.profile.provisioned import Provisioning, with_pareto
+from headrace.profile.provisioned import Costing, Provisioning, with_pareto
 from headrace.report.provision import document
 from headrace.spec.provision import Provision
 
@@ -27,7 +28,7 @@ def test_servers_by_hand(tmp_path: Path) -> None:
     """Each chain takes 10 % of an lcore. At 30 times that it takes the four lcores of one cache, so
     that three chains need two servers of two caches."""
     given = placeable(tmp_path, "lcores", THREE)
-    provisioning = Provisioning(given.doc, given.experiments, 0.8, 1.0, 4)
+    provisioning = Provisioning(given.doc, given.experiments, 0.8, 1.0, 4, Costing(1000.0))
     server = given.server.model_copy(
         update={"ports": tuple(p.model_copy(update={"gbps": p.gbps.model_copy(
             update={"value": 100.0})}) for p in given.server.ports), "interconnect_gbs": None}
@@ -48,10 +49,44 @@ def test_servers_by_hand(tmp_path: Path) -> None:
     gbps = 3 * 64 * 8 / 1e3  # 3 Mpps of 64 B
     assert one.power.weighted_gbps == pytest.approx(gbps * (0.1 + 0.8 * 0.3))
     assert one.power.gbps_per_watt == pytest.approx(one.power.weighted_gbps / 120)
-    shown = document(Provision(study="two", busy=0.8, needs=rows, cautions=()))
-    assert "need 1 server round, for 5000 USD" in shown.sentence
+    shown = document(
+        Provision(study="two", busy=0.8, hours=1000, usd_per_kwh=None, needs=rows, cautions=())
+    )
+    assert "need 1 server round, bought, for 5000 USD" in shown.sentence
     assert shown.sections[0].tables[0].lines[0].cells[4] == 1
     assert "Predicted, not measured" in shown.sections[1].note
+
+
+@pytest.mark.long
+def test_costs_of_buying_and_of_renting_by_hand(tmp_path: Path) -> None:
+    """One server of 5000 USD that draws 120 W, or 2 USD an hour: in 1000 hours renting costs less,
+    in 3000 it does not, and what a bought one draws is paid, too."""
+    given = placeable(tmp_path, "lcores", THREE)
+    price = given.server.price_usd
+    assert price is not None
+    server = given.server.model_copy(update={
+        "price_usd": price.model_copy(update={"spread": 0.1}),
+        "rent_usd_per_hour": price.model_copy(update={"value": 2.0, "spread": 0.25}),
+    })  # fmt: skip
+    rows = []
+    for hours, kwh in ((1000.0, None), (3000.0, None), (3000.0, 0.5)):
+        provisioning = Provisioning(given.doc, given.experiments, 0.8, 1.0, 4, Costing(hours, kwh))
+        rows.append(provisioning.needed(server, server, 1.0))
+    assert [(row.usd, row.paid) for row in rows] == [
+        (2000, "rented"), (5000, "bought"), (pytest.approx(5000 + 3000 * 0.12 * 0.5), "bought"),
+    ]  # fmt: skip
+    assert [(row.usd_least, row.usd_most) for row in rows[:2]] == [
+        (1500, 2500), (pytest.approx(4500), pytest.approx(5500)),
+    ]  # fmt: skip
+    shown = document(
+        Provision(study="two", busy=0.8, hours=3000, usd_per_kwh=0.5, needs=(rows[2],), cautions=())
+    )
+    assert shown.sections[0].tables[0].lines[0].cells[11] == "5180 (4680 to 5680), bought"
+    assert "a kWh that bought servers draw costs 0.5 USD" in shown.cautions[0]
+    with pytest.raises(BadInput, match="server round has a `price_usd` and no `power`"):
+        Costing(1000.0, 0.5).check(server.model_copy(update={"power": None}))
+    only = Costing(1000.0, 0.5)
+    only.check(server.model_copy(update={"power": None, "price_usd": None}))
 
 
 @pytest.mark.long
@@ -65,7 +100,9 @@ def test_watts_have_the_spread_of_the_descriptions_figures(tmp_path: Path) -> No
         "busy_watts": power.busy_watts.model_copy(update={"spread": 0.25}),
     })  # fmt: skip
     server = given.server.model_copy(update={"power": spread})
-    row = Provisioning(given.doc, given.experiments, 0.8, 1.0, 4).needed(server, server, 1.0)
+    row = Provisioning(given.doc, given.experiments, 0.8, 1.0, 4, Costing(1000.0)).needed(
+        server, server, 1.0
+    )
     assert row.power is not None
     [full, *_] = row.power.loads
     assert full.least == pytest.approx(90 + (195 - 90) / 8)

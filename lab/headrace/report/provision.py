@@ -16,7 +16,10 @@ def document(provision: Provision) -> Document:
     blocks = tuple(
         curves(series, axes)
         for axes, series in (
-            (Axes("Mpps carried", "USD of servers"), _series(provision, lambda row: row.usd)),
+            (
+                Axes("Mpps carried", f"USD in {provision.hours:.0f} hours"),
+                _series(provision, lambda row: row.usd),
+            ),
             (Axes("Mpps carried", "physical cores"), _series(provision, lambda row: row.cores)),
             (
                 Axes("Mpps carried", "µs, the slowest chain", log_y=True),
@@ -29,7 +32,7 @@ def document(provision: Provision) -> Document:
         title=f"Servers for {provision.study}",
         subtitle=f"{plural(len(types), 'type')} of server, none over {provision.busy:.0%} busy",
         sentence=_sentence(provision),
-        cautions=(*_unmet(provision), *provision.cautions),
+        cautions=(*_unmet(provision), _costs(provision), *provision.cautions),
         sections=(
             Section("Cost against throughput", "", (*blocks, _table(provision))),
             *_power(provision),
@@ -102,7 +105,8 @@ def _sentence(provision: Provision) -> str:
     hosting = "" if best.hosted is None else f" with {_vnfs(best.hosted)},"
     return (
         f"The {pps(best.rate_pps)} that are asked need {plural(best.servers or 0, 'server')} "
-        f"{best.server},{hosting} for {best.usd:.0f} USD and {plural(best.cores or 0, 'core')}, "
+        f"{best.server}, {best.paid},{hosting} for {best.usd:.0f} USD and "
+        f"{plural(best.cores or 0, 'core')}, "
         f"the least of {plural(types, 'type')}; " + _fewer(best)
     )
 
@@ -111,6 +115,16 @@ def _fewer(row: ServersNeeded) -> str:
     if row.servers == 1:
         return "none needs less."
     return "one server less is refuted." if row.fewest else "fewer are not refuted."
+
+
+def _costs(provision: Provision) -> str:
+    power = "the power that bought servers draw is not counted"
+    if provision.usd_per_kwh is not None:
+        power = f"a kWh that bought servers draw costs {provision.usd_per_kwh:g} USD"
+    return (
+        f"Costs are of {provision.hours:.0f} hours of use, the less of what buying and renting a "
+        f"server cost; {power}."
+    )
 
 
 def _unmet(provision: Provision) -> tuple[str, ...]:
@@ -134,7 +148,7 @@ def _table(provision: Provision) -> Table:
         Column("by costs' spread", "text"),
         Column("cores", "count"),
         Column("slowest chain", "own-time"),
-        Column("USD", "count", optional=True),
+        Column("USD", "text", optional=True),
         Column("W, predicted", "number", optional=True),
         Column("its limit", "text", optional=True),
         Column("Pareto", "text"),
@@ -158,11 +172,20 @@ def _cells(row: ServersNeeded) -> tuple[Cell, ...]:
         f"{row.lcores_least} to {most}",
         row.cores,
         None if row.latency_us is None else row.latency_us * 1e3,
-        None if row.usd is None else round(row.usd),
+        _usd(row),
         row.watts,
         None if row.hosted is None else row.hosted.limit,
         "yes" if row.pareto else "",
     )
+
+
+def _usd(row: ServersNeeded) -> str | None:
+    if row.usd is None:
+        return None
+    spread = ""
+    if row.usd_least is not None and row.usd_most is not None and row.usd_most > row.usd_least:
+        spread = f" ({row.usd_least:.0f} to {row.usd_most:.0f})"
+    return f"{row.usd:.0f}{spread}, {row.paid}"
 
 
 def _vnfs(hosted: HostedVnfs) -> str:

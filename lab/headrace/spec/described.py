@@ -216,6 +216,7 @@ class DescribedServer(Spec):
     scheduler: FairScheduler | None = None  # None: slices as where costs were measured
     pauses: MeasuredPauses | None = None  # of each lcore; None: lcores of their own, and quiet
     price_usd: Sourced | None = None  # of the whole server
+    rent_usd_per_hour: Sourced | None = None  # of the whole server, with the power that it draws
     power: Power | None = None
     tester: Literal["inside", "outside"] = "inside"
     costs: Path | None = None

@@ -55,8 +55,9 @@ class ServersNeeded(Spec):
     a bound. `lcores_proven`: no placement on these servers uses fewer. `lcores_least`,
     `lcores_most`: proven at the costs' least, met at their most. `latency_us`: of the slowest
     chain. `hosted`: by the simulated ground, of layouts that were all computed: nothing is proven
-    but that fewer servers are too few for these. Watts are by the description's idle and busy
-    watts, never measured."""
+    but that fewer servers are too few for these. `usd`: in all the hours of use, the less of what
+    buying and renting cost, as `paid` says; `usd_least`, `usd_most`: by the spread of the
+    description's figures. Watts are by the description's idle and busy watts, never measured."""
 
     server: str
     factor: float
@@ -70,6 +71,9 @@ class ServersNeeded(Spec):
     cores: int | None  # physical ones, that have these lcores
     latency_us: float | None
     usd: float | None
+    usd_least: float | None = None
+    usd_most: float | None = None
+    paid: Literal["bought", "rented"] | None = None
     watts: float | None
     why_not: str = ""
     power: PredictedPower | None = None
@@ -82,5 +86,7 @@ class Provision(Spec):
 
     study: str
     busy: float
+    hours: float  # of use, in which all costs are
+    usd_per_kwh: float | None  # None: power that bought servers draw is not counted
     needs: tuple[ServersNeeded, ...]
     cautions: tuple[str, ...]
