@@ -8,6 +8,11 @@ lcores that it may get packets of are `feeders[li[a, FED]]` and as many behind i
 `first`: number of each stage's first queue. `planned`: when each packet is due. `par`: scalars.
 `total`: packets so far. `soonest`: a tree whose leaves are the lcores, and each other node the one
 of the two below it whose clock is behind, so that `soonest[1]` is the lcore to go on with.
+
+An lcore of one task that finds nothing is parked: its polls go on in turn, so that when the next
+one of each queue is follows from the first of them, and none has to be done until there is a
+packet. Its clock is that of the poll which finds one, or which does something else than look: a
+pause, or going to sleep. Whoever puts a packet into one of its queues sets it.
 """
 
 from __future__ import annotations
@@ -26,10 +31,14 @@ _compiled = njit(cache=True, _nrt=False, error_model="numpy", forceinline=True)
 NEVER = np.inf
 # Of qi: FOLLOWING is polled next; TURN counts packets that a stage before gave out in turn.
 CPU, TASK, STAGE, ROOM, FOLLOWING, HEAD, SIZE, DROPPED, ASLEEP, TURN = range(10)
-CYCLES, POLL, IDLE, SHARE, BEGINS, ENDS, PATIENCE, READY = range(8)  # of qf
-# Of li: queues, several tasks, next queue, polls for nothing; whether it feeds itself.
-COUNT, SEVERAL, AT, QUIET, OWN, FED, FEEDERS, ITSELF = range(8)
-CLOCK, SLICE_END, PAUSE_AT = range(3)  # of lf
+# Of qf: PHASE is how long after the first queue of its lcore it is polled, where none has packets.
+CYCLES, POLL, IDLE, SHARE, BEGINS, ENDS, PATIENCE, READY, PHASE = range(9)
+# Of li: queues, several tasks, next queue, polls for nothing; whether it feeds itself; the queue
+# that was to be polled when it was parked.
+COUNT, SEVERAL, AT, QUIET, OWN, FED, FEEDERS, ITSELF, FROM = range(9)
+# Of lf: PARKED, when the first poll is that has not been done (NEVER: it is not parked), and LAP,
+# how long a turn of all its queues takes where none has packets.
+CLOCK, SLICE_END, PAUSE_AT, PARKED, LAP = range(5)
 PAUSE_RATE, SLICE, SWITCH, WAKE, ROUSE, LANES, OUTSIDE, PACKETS, MOST = range(9)  # of par
 SENT, GONE, ARRIVED, EVENTS, FILLED = range(5)  # of total; FILLED: queues that are not empty
 
@@ -120,9 +129,57 @@ def _rouse(qi: Any, qf: Any, li: Any, lf: Any, soonest: Any, par: Any, q: int, w
 
 
 @_compiled
+def _poll_of(qi: Any, qf: Any, li: Any, lf: Any, c: int, q: int, when: float) -> float:
+    """The first poll of this queue of a parked lcore that is not before `when`."""
+    lap, first = lf[c, LAP], qf[q, PHASE] - qf[li[c, FROM], PHASE]
+    first = lf[c, PARKED] + (first if first >= 0 else first + lap)
+    if first >= when:
+        return float(first)
+    poll = first + np.ceil((when - first) / lap) * lap
+    return float(poll if poll >= when else poll + lap)  # the product may be rounded down
+
+
+@_compiled
+def _park(
+    qi: Any, qf: Any, li: Any, lf: Any, mine: Any, planned: Any, par: Any, total: Any, whens: Any,
+    c: int,
+) -> None:  # fmt: skip
+    """Nothing is done before the first of its polls that does not look in vain."""
+    lf[c, PARKED] = lf[c, CLOCK]
+    li[c, FROM] = li[c, AT]
+    soonest, chosen = NEVER, li[c, AT]
+    for i in range(li[c, COUNT]):
+        q = mine[li[c, OWN] + i]
+        poll = NEVER
+        if qi[q, SIZE] > 0:
+            poll = _poll_of(qi, qf, li, lf, c, q, whens[q, qi[q, HEAD]])
+        elif qi[q, STAGE] == 0 and total[SENT] < par[PACKETS]:
+            poll = _poll_of(qi, qf, li, lf, c, q, planned[total[SENT]])
+        if lf[c, PAUSE_AT] < NEVER:
+            poll = min(poll, _poll_of(qi, qf, li, lf, c, q, lf[c, PAUSE_AT]))
+        if qf[q, PATIENCE] < NEVER:  # it has no other queue
+            last = qf[q, PATIENCE] - 1 - li[c, QUIET]
+            poll = min(poll, lf[c, PARKED] + last * qf[q, IDLE])
+        if poll < soonest:
+            soonest, chosen = poll, q
+    lf[c, CLOCK] = soonest
+    li[c, AT] = chosen
+
+
+@_compiled
+def _unpark(qf: Any, li: Any, lf: Any, c: int) -> None:
+    """The poll that its clock stands at is done; how many were skipped counts for its patience."""
+    q = li[c, AT]
+    if qf[q, PATIENCE] < NEVER:
+        li[c, QUIET] += int(np.rint((lf[c, CLOCK] - lf[c, PARKED]) / qf[q, IDLE]))
+    lf[c, PARKED] = NEVER
+
+
+@_compiled
 def _put(
-    qi: Any, total: Any, filled: Any, whens: Any, dues: Any, q: int, when: float, due: float
-) -> None:
+    qi: Any, qf: Any, li: Any, lf: Any, soonest: Any, total: Any, filled: Any, whens: Any,
+    dues: Any, q: int, when: float, due: float,
+) -> None:  # fmt: skip
     if q < 0 or qi[q, SIZE] >= qi[q, ROOM]:
         qi[max(q, 0), DROPPED] += 1
         total[GONE] += 1
@@ -132,29 +189,31 @@ def _put(
         at -= qi[q, ROOM]
     whens[q, at] = when
     dues[q, at] = due
-    if qi[q, SIZE] == 0:
-        _fill(total, filled, q)
     qi[q, SIZE] += 1
+    if qi[q, SIZE] > 1:
+        return
+    _fill(total, filled, q)
+    c = qi[q, CPU]
+    if lf[c, PARKED] < NEVER:
+        poll = _poll_of(qi, qf, li, lf, c, q, when)
+        if poll < lf[c, CLOCK]:
+            lf[c, CLOCK] = poll
+            li[c, AT] = q
+            _moved(lf, soonest, c)
 
 
 @_compiled
 def _admit(
-    qi: Any,
-    qf: Any,
-    first: Any,
-    planned: Any,
-    par: Any,
-    total: Any,
-    filled: Any,
-    whens: Any,
-    dues: Any,
-    now: float,
-) -> None:
-    """What came until now, of a source that is no lcore's, waits in the first queues."""
-    while total[SENT] < par[PACKETS] and planned[total[SENT]] <= now:
+    qi: Any, qf: Any, li: Any, lf: Any, first: Any, planned: Any, par: Any, total: Any,
+    filled: Any, soonest: Any, whens: Any, dues: Any,
+) -> None:  # fmt: skip
+    """What came until the next of all polls, of a source that is no lcore's, waits in the first
+    queues: that poll is a sooner one then, if such a packet is what an lcore is parked for."""
+    while total[SENT] < par[PACKETS] and planned[total[SENT]] <= lf[soonest[1], CLOCK]:
         due = planned[total[SENT]]
         total[SENT] += 1
-        _put(qi, total, filled, whens, dues, _replica(qf, first, 1, due), due, due)
+        q = _replica(qf, first, 1, due)
+        _put(qi, qf, li, lf, soonest, total, filled, whens, dues, q, due, due)
 
 
 @_compiled
@@ -314,10 +373,10 @@ def _idle(
     c: int,
     q: int,
 ) -> None:
-    """A poll that found nothing. Whole turns of them until something may come: nobody sends before
-    the clocks of the lcores that feed this one, nor is a packet made before it is due; and none
-    moves before the first of all that wait can be taken. A task that found nothing for as long as
-    it waits sleeps."""
+    """A poll that found nothing. A task that found nothing for as long as it waits sleeps. Where
+    several share the lcore, whole polls until something may come: nobody sends before the clocks of
+    the lcores that feed this one, nor is a packet made before it is due; and none moves before the
+    first of all that wait can be taken."""
     li[c, QUIET] += 1
     lf[c, CLOCK] += qf[q, IDLE]
     if li[c, QUIET] >= qf[q, PATIENCE]:
@@ -327,25 +386,27 @@ def _idle(
             qi[q, ASLEEP] = 1
         _switch(qi, qf, li, lf, mine, par, c, lf[c, CLOCK])
         return
-    if li[c, QUIET] <= li[c, COUNT] and not (li[c, SEVERAL] > 0 and li[c, QUIET] > 1):
+    if li[c, SEVERAL] == 0:
+        _park(qi, qf, li, lf, mine, planned, par, total, whens, c)
         return
-    step = qf[q, IDLE] * (1 if li[c, SEVERAL] > 0 else li[c, COUNT])
+    if li[c, QUIET] <= 1:
+        return
     due = planned[total[SENT]] if total[SENT] < par[PACKETS] else NEVER
-    own = lf[c, SLICE_END] if li[c, SEVERAL] > 0 else NEVER
-    own = _first_own(qi, li, mine, total, filled, whens, c, own)
+    own = _first_own(qi, li, mine, total, filled, whens, c, lf[c, SLICE_END])
     if li[c, ITSELF] > 0 or par[OUTSIDE] > 0:
         own = min(own, due)
     coming = NEVER
     for i in range(li[c, FEEDERS]):
-        coming = min(coming, lf[feeders[li[c, FED] + i], CLOCK])
+        feeder = feeders[li[c, FED] + i]
+        coming = min(coming, min(lf[feeder, CLOCK], lf[feeder, PARKED]))
     if coming < own:
         coming = max(coming, _first_taken(qi, qf, li, lf, total, filled, whens, due, coming))
     coming = min(own, coming)
     if qf[q, PATIENCE] < NEVER:
         coming = min(coming, lf[c, CLOCK] + (qf[q, PATIENCE] - 1 - li[c, QUIET]) * qf[q, IDLE])
     if lf[c, CLOCK] < coming < NEVER:
-        turns = np.floor((coming - lf[c, CLOCK]) / step)
-        lf[c, CLOCK] += turns * step
+        turns = np.floor((coming - lf[c, CLOCK]) / qf[q, IDLE])
+        lf[c, CLOCK] += turns * qf[q, IDLE]
         if qf[q, PATIENCE] < NEVER:
             li[c, QUIET] += int(turns)
 
@@ -388,7 +449,7 @@ def _work(
         else:
             lanes = par[LANES] > 0
             to = _lane(qi, qf, first, q) if lanes else _replica(qf, first, stage + 1, now)
-            _put(qi, total, filled, whens, dues, to, done, due)
+            _put(qi, qf, li, lf, soonest, total, filled, whens, dues, to, done, due)
             if to >= 0 and _rouse(qi, qf, li, lf, soonest, par, to, done):
                 lf[c, CLOCK] += par[ROUSE]
     if stage > 0:
@@ -423,6 +484,7 @@ def run(
     for c in range(len(lf)):
         lf[c, PAUSE_AT] = _next_pause(0.0, par[PAUSE_RATE])
         lf[c, SLICE_END] = par[SLICE]
+        lf[c, PARKED] = NEVER
     if par[OUTSIDE] > 0:
         lf[qi[0, CPU], CLOCK] = NEVER
     leaves = len(soonest) // 2
@@ -431,10 +493,14 @@ def run(
     for leaf in range(leaves):
         _moved(lf, soonest, leaf)
     while total[ARRIVED] + total[GONE] < par[PACKETS]:
+        if par[OUTSIDE] > 0:
+            _admit(
+                qi, qf, li, lf, first, planned, par, total, filled, soonest, whens, dues
+            )  # fmt: skip
         c = soonest[1]
         now = lf[c, CLOCK]
-        if par[OUTSIDE] > 0:
-            _admit(qi, qf, first, planned, par, total, filled, whens, dues, now)
+        if lf[c, PARKED] < NEVER:
+            _unpark(qf, li, lf, c)
         if not _interrupted(qi, qf, li, lf, mine, pauses, par, c, now):
             q = li[c, AT]
             li[c, AT] = qi[q, FOLLOWING]  # of the same task

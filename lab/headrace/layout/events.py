@@ -127,7 +127,8 @@ def follow(way: Traversal, packets: int, seed: int = 1) -> Followed:
     qi, qf = _queues(way, flat, cpus)
     feeders, li = _lcores(qi, len(cpus))
     mine = np.argsort(qi[:, c.CPU], kind="stable").astype(np.int64)
-    lf, total = np.zeros((len(cpus), 3)), np.zeros(5, np.int64)
+    lf, total = np.zeros((len(cpus), 5)), np.zeros(5, np.int64)
+    lf[:, c.LAP] = _laps(qi, qf, mine, len(cpus))
     widest, leaves = int(qi[:, c.ROOM].max()), 1 << (len(cpus) - 1).bit_length()
     latencies, came = np.empty(packets), np.empty(packets)
     lcores = way.lcores
@@ -142,7 +143,8 @@ def follow(way: Traversal, packets: int, seed: int = 1) -> Followed:
         np.zeros((2, len(flat)), np.int64), np.zeros(2 * leaves, np.int64),
         np.empty((len(flat), widest)), np.empty((len(flat), widest)), latencies, came, seed,
     )  # fmt: skip
-    arrived, sent = int(total[c.ARRIVED]), float(lf[qi[0, c.CPU], c.CLOCK])
+    source = lf[qi[0, c.CPU]]
+    arrived, sent = int(total[c.ARRIVED]), float(min(source[c.CLOCK], source[c.PARKED]))
     return Followed(
         latencies[:arrived],
         came[:arrived],
@@ -180,10 +182,22 @@ def _queues(
             q.ends,
             q.patience,
             0.0,
+            0.0,
         )
         for q in flat
     ]
     return np.array(rows, dtype=np.int64), np.array(floats, dtype=np.float64)
+
+
+def _laps(qi: NDArray[np.int64], qf: Floats, mine: NDArray[np.int64], count: int) -> Floats:
+    """How long each lcore takes to poll all its queues in vain; and when in it each is polled."""
+    from headrace.layout import compiled as c
+
+    laps = np.zeros(count)
+    for q in mine:  # in the order in which each lcore polls them
+        qf[q, c.PHASE] = laps[qi[q, c.CPU]]
+        laps[qi[q, c.CPU]] += qf[q, c.IDLE]
+    return laps
 
 
 def _lcores(qi: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -196,7 +210,7 @@ def _lcores(qi: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArr
     gets, gives = np.nonzero((stage[:, None] == stage + 1) | (stage[:, None] + stage == 0))
     feeds = np.zeros((count, count), dtype=np.bool_)
     feeds[cpu[gets], cpu[gives]] = True
-    li = np.zeros((count, 8), dtype=np.int64)
+    li = np.zeros((count, 9), dtype=np.int64)
     li[:, c.ITSELF] = feeds.diagonal()
     np.fill_diagonal(feeds, False)
     li[:, c.COUNT] = np.bincount(cpu, minlength=count)

@@ -58,6 +58,27 @@ def test_pauses_are_what_the_slowest_packets_wait_for() -> None:
     assert np.median(followed.steady) < 1_000
 
 
+def test_pauses_of_an_lcore_that_waits_pass_without_a_packet() -> None:
+    """One of 1,000 cycles in 10,000, and a packet each million: each of three lcores is in a pause
+    for a tenth of the time, and only what comes then waits."""
+    pauses = PolledLcores(pauses=Pauses(1e-4, (1_000.0,)))
+    calm = follow(Traversal(chain(10.0), 1e-6), 4_000)
+    followed = follow(Traversal(chain(10.0), 1e-6, pauses), 4_000)
+    waited = np.mean(followed.steady > np.max(calm.steady) + 10)
+    assert waited == pytest.approx(1 - (1 - 1 / 11) ** 3, abs=0.03)
+
+
+def test_a_task_sleeps_after_so_many_polls() -> None:
+    """Ten of ten cycles are less than the 245 that are left of a gap, and more than one of 80."""
+    lcores = PolledLcores(wake_cycles=3_000.0)
+
+    def woken(gap: float) -> bool:
+        followed = follow(Traversal(chain(5.0, patience=10), 1 / gap, lcores), 2_000)
+        return bool(np.median(followed.steady) > 2_000)
+
+    assert woken(3_250.0) and not woken(80.0)
+
+
 def test_a_task_that_slept_is_up_when_it_was_roused() -> None:
     """A packet every 10,000 cycles, asleep after ten polls of ten: each pays for waking it."""
     lcores = PolledLcores(wake_cycles=3_000.0, rouse_cycles=700.0)
@@ -104,10 +125,62 @@ def test_each_sleeper_is_up_as_soon_as_its_packet() -> None:
     assert np.min(followed.steady) >= 1_100 and np.max(followed.steady) < 1_200
 
 
+def polled(way: Traversal, packets: int) -> tuple[list[float], int]:
+    """Latencies in order of arrival, and packets that were worked on, where every lcore polls all
+    its queues in turn, in vain as well, and packets stay in their lane."""
+    flat = [(stage, one) for stage, several in enumerate(way.stages) for one in several]
+    rings: list[list[tuple[float, float]]] = [[] for _ in flat]
+    cpus = sorted({one.stage.cpu for _, one in flat})
+    own = {cpu: [i for i, (_, one) in enumerate(flat) if one.stage.cpu == cpu] for cpu in cpus}
+    firsts = np.cumsum([0, *map(len, way.stages)])
+    clocks, turns, given = dict.fromkeys(cpus, 0.0), dict.fromkeys(cpus, 0), [0] * len(way.stages)
+    rings[0] = [(due, due) for due in map(float, way.planned(packets, 1))]
+    latencies, events = list[float](), 0
+    while len(latencies) < packets:
+        cpu = min(cpus, key=lambda one: clocks[one])
+        now, q = clocks[cpu], own[cpu][turns[cpu] % len(own[cpu])]
+        turns[cpu] += 1
+        stage, one = flat[q]
+        taken = [due for when, due in rings[q][:32] if when <= now]
+        rings[q] = rings[q][len(taken) :]
+        each = one.stage.line[1]
+        clocks[cpu] += one.stage.line[0] + len(taken) * each if taken else one.stage.idle
+        events += len(taken)
+        for due in taken:
+            if stage == len(way.stages) - 1:
+                latencies.append(now + one.stage.line[0] - due)
+                continue
+            here, there = (len(way.stages[stage + more]) for more in (0, 1))
+            lane = q - firsts[stage] if here == there else given[stage] % there
+            given[stage] += 1
+            rings[firsts[stage + 1] + lane].append((clocks[cpu], due))
+    return latencies, events
+
+
+@pytest.mark.parametrize("gap", [4096, 512, 128])
+def test_polls_in_vain_are_left_out_and_change_nothing(gap: int) -> None:
+    """Source, switch and sink on one lcore, whose polls take unlike times, and lanes on others.
+    All times are eighths, of which sums and products are exact: elsewhere the last bits differ, as
+    one product stands for many sums, and a packet that comes with a poll may meet the next one."""
+
+    def at(position: int, cpu: int, cycles: float, idle: float) -> Queue:
+        return Queue(QueueStage(position, cpu, 0.0, straight(40.0, cycles), idle))
+
+    lanes = [at(2, 1 + i, 61.0 + i, 13.625 + i) for i in range(5)]
+    back = [at(3, 0, 9.0, 5.25) for _ in range(5)]
+    ways = [[at(0, 0, 17.0, 7.875)], [at(1, 0, 21.0, 4.75)], lanes, back, [at(4, 7, 11.0, 3.125)],
+            [at(5, 0, 8.0, 6.125)]]  # fmt: skip
+    way = Traversal(ways, 1 / gap, lanes=True)
+    latencies, events = polled(way, 400)
+    followed = follow(way, 400)
+    assert followed.events == events
+    assert np.array_equal(followed.latencies, latencies)
+
+
 def test_the_lcore_to_go_on_with_is_the_one_behind() -> None:
     draw = np.random.default_rng(1)
     for lcores in (1, 2, 3, 5, 8, 33):
-        clocks, leaves = np.zeros((lcores, 3)), 1 << (lcores - 1).bit_length()
+        clocks, leaves = np.zeros((lcores, 5)), 1 << (lcores - 1).bit_length()
         tree = np.zeros(2 * leaves, np.int64)
         tree[leaves:] = np.minimum(np.arange(leaves), lcores - 1)
         for leaf in range(leaves):
