@@ -63,21 +63,33 @@ class _SwitchStages:
             cycles += cost.rouse_us.at(self.corner) * 1e-6 * self.hz * several
         return cycles / BURST
 
+    @property
+    def _at_once(self) -> int:
+        """Links of each step that have packets: as many VNFs run as there are lcores."""
+        lcores = len({chain[-1].lcores[0] for chain in self.chains})
+        return min(lcores, len(self.chains))
+
+    @property
+    def _in_vain(self) -> int:
+        """Links that each turn polls and that have none. It does so for each burst that comes by
+        the wire, however few of the packets come back."""
+        links = len(self.chains) + self.standing
+        return len(self.chains[0]) * max(0, links - self._at_once)
+
     def from_ring(self, name: str, room: int) -> WayStage:
         idle = self.cost.idle.at(self.corner)
         unused = self.standing if self.hosting.wait != "poll" else 0
         once = self.cost.poll.at(self.corner) + unused * idle
         extra = once / BURST + self._divided(name)
+        if name == "ring to link":
+            extra += idle * self._in_vain / BURST
         return WayStage((name,), (self.nic,), (NIC,), room, once, idle * (1 + unused), extra)
 
     def from_links(self, name: str) -> WayStage:
         n, idle, poll = len(self.chains), *(
             one.at(self.corner) for one in (self.cost.idle, self.cost.poll)
         )  # fmt: skip
-        lcores = len({chain[-1].lcores[0] for chain in self.chains})
-        at_once, links = min(lcores, n), n + self.standing
-        extra = poll * min(1.0, at_once / BURST) + idle * max(0, links - at_once) / BURST
-        extra += self._divided(name)
+        extra = poll * min(1.0, self._at_once / BURST) + self._divided(name)
         slots = self.hosting.slots
         return WayStage((name,), (self.nic,) * n, (NIC,) * n, slots, poll, idle, extra)
 

@@ -43,7 +43,7 @@ from headrace.ground.simulated.hosted_way import (
 )
 from headrace.ground.simulated.priced_layout import PricedLayout
 from headrace.layout.events import NEVER, PolledLcores, Queue
-from headrace.layout.layout import Hop, Layout, NfCost, Problem, Traffic
+from headrace.layout.layout import Hop, Layout, NfCost, Problem, StageShare, Traffic
 from headrace.layout.predicted_latency import BURST, QueueStage, straight
 from headrace.model.scaled import WorkingSet, at, hand_over, scaled
 from headrace.spec.described import DescribedServer, HostedCost
@@ -177,11 +177,11 @@ class HostedLayout(PricedLayout):
     def queues(self, load_pps: float) -> tuple[list[list[Queue]], PolledLcores]:
         """For the events; processes that stand by and poll are behind the others."""
         assert self.cost is not None
-        hz, idle = self.problem.tsc_hz, self.problem.traffic.idle
+        hz, traffic = self.problem.tsc_hz, self.problem.traffic
         rate, polling = load_pps / hz, self.standing if self.wait == "poll" else ()
         given: Counter[int] = Counter()
         source, *between, sink = self.stages
-        ways = [[_queue(0, source[0].cpu, rate, source[0].cycles, idle)]]
+        ways = [[_end(0, source[0], rate, traffic)]]
         for position, (several, one) in enumerate(zip(between, self.way, strict=True), 1):
             beside = polling if len(several) > 1 or one.vnf else ()
             cpus = (*one.cpus, *(cpu if one.vnf else one.cpus[0] for cpu in beside))
@@ -195,13 +195,16 @@ class HostedLayout(PricedLayout):
                 here.append(Queue(stage, given[cpu], one.room, share, patience=patience))
                 given[cpu] += one.vnf
             ways.append(here)
-        ways.append([_queue(len(ways), sink[0].cpu, rate, sink[0].cycles, idle)])
+        ways.append([_end(len(ways), sink[0], rate, traffic)])
         wake, rouse = (one.value * 1e-6 * hz for one in (self.cost.wake_us, self.cost.rouse_us))
         return ways, PolledLcores(self.slice, self.doze, wake, rouse)
 
 
-def _queue(position: int, cpu: int, rate: float, each: float, idle: float) -> Queue:
-    return Queue(QueueStage(position, cpu, rate, straight(0.0, each), idle))
+def _end(position: int, part: StageShare, rate: float, traffic: Traffic) -> Queue:
+    """Source or sink: what a poll costs once is in a full burst's packets, as a part."""
+    apart = min(part.cycles, traffic.poll / BURST)
+    knots = straight(apart * BURST, part.cycles - apart)
+    return Queue(QueueStage(position, part.cpu, rate, knots, traffic.idle))
 
 
 def spread(bare: Arrangement) -> Arrangement:

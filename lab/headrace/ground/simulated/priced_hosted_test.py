@@ -100,7 +100,8 @@ def test_a_burst_for_many_vnfs_is_divided_and_sleepers_are_roused(tmp_path: Path
 
 def test_a_source_sends_what_its_lcore_has_beside_what_comes_back(tmp_path: Path) -> None:
     """Where all comes back, it sends what that lcore carries, however much of it is for the way
-    back; where a VNF loses packets, those are not copied, and nothing is spent on them later."""
+    back; where a VNF loses packets, those are not copied, and nothing is spent on them later. The
+    link of the VNF that stands by is polled in vain once for each burst that is sent."""
     many = hosted(
         tmp_path, "chains: 1", "[1, 2, 3]",
         "  execution: {segments: [[a], [b], [c]]}\n",
@@ -108,7 +109,7 @@ def test_a_source_sends_what_its_lcore_has_beside_what_comes_back(tmp_path: Path
     assert many.source_pps() == pytest.approx(many.capacity()[0])
     losing = hosted(tmp_path, "chains: 2, active: 1, slots: 64, wait: poll")
     sent = losing.source_pps()
-    front, give = 30 + 20 + 30 + 25 + 20 + 64 / 32, 25 + 20
+    front, give = 30 + 20 + 30 + 25 + 20 + (64 + 20) / 32, 25 + 20
     back = losing.busiest()[0] - front
     carried = losing.received_pps(sent)
     assert carried < 0.5 * sent
