@@ -3,8 +3,11 @@
 """Draw deployments at random, as one study with a group for each.
 
     studies/predict/draw.py [--seed N] [--deployments N] > drawn.yaml
+    studies/predict/draw.py --costs inline > inline.yaml
+    studies/predict/draw.py --costs hosted > hosted.yaml
 
-`verify.py` beside it predicts and runs them.
+`verify.py` beside it predicts and runs them. With `--costs` nothing is drawn: these are the few
+deployments from which `headrace server describe --runs` takes what this machine costs.
 
 Every other one is in the engine of the traffic: one to three functions in any order, cut anywhere,
 each segment on either of two lcores or on both, with the traffic on one lcore or on two. The others
@@ -18,6 +21,8 @@ from __future__ import annotations
 import argparse
 import random
 import sys
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -89,13 +94,84 @@ def study(seed: int, deployments: int) -> Json:
     return {"name": f"drawn-{seed}", "measure": measure, "groups": groups}
 
 
+def one_inline(nodes: str, lcores: list[list[int]], traffic: list[int], frame: int = 64) -> Json:
+    """`nodes`: segments apart by `|`, functions of one by `+`."""
+    segments = [part.split("+") for part in nodes.split("|")]
+    chain = [{"name": n, "nf": n, "params": FUNCTIONS[n]} for part in segments for n in part]
+    execution = {"name": nodes, "segments": segments, "lcores": lcores}
+    deployment = {"execution": execution, "lcores": {"traffic": traffic, "shared": True}}
+    return {"chain": chain, "deployment": {**deployment, **WAITING}, "workload": packets(frame)}
+
+
+def one_hosted(nodes: str, chains: int, wait: str, frame: int = 64) -> Json:
+    """`nodes`: VNFs apart by `|`."""
+    names = nodes.split("|")
+    chain = [{"name": n, "nf": n, "params": FUNCTIONS[n]} for n in names]
+    hosting = {"kind": "process", "wait": wait, "chains": chains}
+    execution = "pipeline" if len(names) > 1 else "rtc"
+    deployment = {"execution": execution, "network": "veb", "hosting": hosting}
+    return {"chain": chain, "deployment": deployment, "workload": packets(frame)}
+
+
+def packets(frame: int, flows: int = 2048) -> Json:
+    varied = {"count": flows, "vary": ["src_ip", "src_port"]}
+    return {"frame": frame, "headers": HEADERS, "flows": varied}
+
+
+def inline_costs() -> Iterator[Json]:
+    """Each function beside the source, apart from it, on both lcores, and in front of and behind
+    another one; frames of other lengths."""
+    for name in FUNCTIONS:
+        yield one_inline(name, [[0]], [0])
+        yield one_inline(name, [[1]], [0])
+        yield one_inline(name, [[1]], [0, 1])
+        yield one_inline(name, [[0, 1]], [0])
+    for first, second in pairwise([*FUNCTIONS, "acl"]):
+        if first == "nat":  # its addresses are no rule's
+            first, second = "l2fwd", "nat"
+        yield one_inline(f"{first}|{second}", [[0], [1]], [0])
+        yield one_inline(f"{first}|{second}", [[1], [0]], [0, 1])
+    yield one_inline("acl+lb+nat", [[1]], [0])
+    for frame in (512, 1024):
+        yield one_inline("l3fwd", [[0]], [0], frame)
+        yield one_inline("l3fwd", [[1]], [0], frame)
+        yield one_inline("acl", [[0]], [0, 1], frame)
+
+
+def hosted_costs() -> Iterator[Json]:
+    """1, 2, 8 and 32 processes, that poll and that sleep, with little work and with much."""
+    for chains in (1, 2, 8, 32):
+        yield one_hosted("l2fwd", chains, "poll")
+        yield one_hosted("l2fwd", chains, "adaptive")
+    yield one_hosted("l2fwd", 1, "poll", 1024)
+    yield one_hosted("l2fwd", 8, "adaptive", 512)
+    yield one_hosted("acl", 1, "poll")
+    yield one_hosted("nat", 8, "adaptive")
+    yield one_hosted("l2fwd|lb", 1, "adaptive")
+
+
+COSTS = {"inline": (inline_costs, [2_000_000]), "hosted": (hosted_costs, [20_000, 500_000])}
+
+
+def costs(part: str) -> Json:
+    listed, loads = COSTS[part]
+    groups = {
+        f"{part}-{i:02}": {"about": "Costs of this machine.", "spec": spec}
+        for i, spec in enumerate(listed(), 1)
+    }
+    measure = {"max": True, "trial": "0.3 s", "pairs": 0, "loads": loads}
+    return {"name": f"costs-{part}", "warmup": "0.1 s", "measure": measure, "groups": groups}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Draw deployments at random.")
+    parser.add_argument("--costs", choices=COSTS, help="the deployments that costs are taken from")
     parser.add_argument("--seed", type=int, default=2026)
     parser.add_argument("--deployments", type=int, default=24)
     given = parser.parse_args()
     yaml.Dumper.ignore_aliases = lambda *_: True  # type: ignore[method-assign, assignment]
-    yaml.dump(study(given.seed, given.deployments), sys.stdout, sort_keys=False, width=100)
+    drawn = costs(given.costs) if given.costs else study(given.seed, given.deployments)
+    yaml.dump(drawn, sys.stdout, sort_keys=False, width=100)
 
 
 if __name__ == "__main__":

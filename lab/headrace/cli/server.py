@@ -11,17 +11,21 @@ import yaml
 
 from headrace.cli._console import print_json, stdout
 from headrace.cli.run import Wait
-from headrace.errors import bad_value
+from headrace.errors import BadInput, bad_value
 from headrace.host import store
 from headrace.host.consoles import Terminal
 from headrace.host.exclusive import WAIT_S
+from headrace.host.programs import shipped
 from headrace.host.server import detect as find
 from headrace.profile.calibrate import calibrate as run_calibration
 from headrace.profile.described import compact, describe_server
+from headrace.record.bundle import Bundle
 from headrace.report.calibration import document as calibration_document
 from headrace.report.html import write
 from headrace.report.server import document as server_document
 from headrace.report.terminal import show
+from headrace.spec.described import DescribedServer
+from headrace.spec.server_file import read_server
 
 ROUNDS_MAX = 20
 
@@ -51,9 +55,22 @@ def describe(
     about: Annotated[str, typer.Option(help="What a reader is told of it.")] = "",
     out: Annotated[Path | None, typer.Option("--out", help="The file; printed by default.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the description.")] = False,
+    runs: Annotated[
+        list[Path] | None,
+        typer.Option("--runs", help="Bundles of runs here, that costs are taken from instead."),
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option("--start", help="With --runs: the described server that costs start from."),
+    ] = None,
 ) -> None:
     """Write this server, as calibrated and profiled, for `headrace run --on FILE` anywhere."""
-    described = describe_server(name, about)
+    if (runs is None) != (start is None):
+        raise BadInput("--runs and --start: allowed: both, or neither")
+    if runs and start:
+        described = _of_runs(name, about, runs, start)
+    else:
+        described = describe_server(name, about)
     if as_json:
         print_json(described)
     data = described.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
@@ -68,6 +85,21 @@ def describe(
         out.write_text(text, encoding="utf-8")
     except OSError as error:
         raise bad_value("--out", str(out), problem=f"{error.strerror}; a file") from None
+
+
+def _of_runs(name: str, about: str, runs: list[Path], start: str) -> DescribedServer:
+    """What the runs do not tell is as in the description that is started from."""
+    from headrace.profile.run_costs import costs_of_runs
+
+    file = Path(start) if start.endswith(".yaml") else shipped("servers") / f"{start}.yaml"
+    if not file.is_file():
+        names = ", ".join(sorted(one.stem for one in shipped("servers").glob("*.yaml")))
+        raise bad_value("--start", start, allowed=f"a file, {names}")
+    bundles = [Bundle(path) for path in runs]
+    taken = costs_of_runs(name, about, find(), read_server(file)[1], bundles)
+    say = Terminal(stderr=True, highlight=False).print
+    say("\n".join(taken.told), markup=False)
+    return taken.server
 
 
 @app.command()

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 POINTS_EACH = 3  # of a free unknown
 NOISE = 0.02  # of a point, relative: what a spread is weighed against
-_ROUNDS, _STEP, _ENOUGH = 60, 1e-3, 1e-7
+STEP, ENOUGH = 1e-3, 1e-7
+_ROUNDS = 60
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,12 @@ def allowed(points: int) -> int:
     return points // POINTS_EACH
 
 
-def fitted(unknowns: Sequence[Unknown], errors: Errors) -> dict[str, float]:
-    """`errors`: relative, of each point with these values. Levenberg and Marquardt's way."""
+def fitted(
+    unknowns: Sequence[Unknown], errors: Errors, step: float = STEP, enough: float = ENOUGH
+) -> dict[str, float]:
+    """`errors`: relative, of each point with these values. `step`: by which part of itself an
+    unknown is moved to see what follows; `enough`: a round that gains less of the squares is the
+    last. Levenberg and Marquardt's way."""
     names = [one.name for one in unknowns]
 
     def residuals(at: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -52,7 +57,7 @@ def fitted(unknowns: Sequence[Unknown], errors: Errors) -> dict[str, float]:
     at = np.array([one.value for one in unknowns])
     now, damping = residuals(at), 1e-3
     for _ in range(_ROUNDS):
-        steps = np.maximum(np.abs(at), 1e-6) * _STEP
+        steps = np.maximum(np.abs(at), 1e-6) * step
         slopes = np.array(
             [
                 (residuals(at + np.eye(len(at))[i] * steps[i]) - now) / steps[i]
@@ -63,7 +68,7 @@ def fitted(unknowns: Sequence[Unknown], errors: Errors) -> dict[str, float]:
         move = np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-12), -slopes.T @ now)
         following = residuals(at + move)
         if following @ following <= now @ now:
-            done = now @ now - following @ following <= _ENOUGH * (now @ now)
+            done = now @ now - following @ following <= enough * (now @ now)
             at, now, damping = at + move, following, damping / 3
             if done:
                 break

@@ -115,15 +115,7 @@ class SimulatedGround:
         check_nodes(one, doc, description)
         if one.hosting.kind != "inline":
             return self.hosted_point(one, doc)
-        topology = Topology(self._threads, self.server.socket_of)
-        placement = place(one, doc, list(self.server.cpus), topology)
-        sockets = {self.server.socket_of(cpu) for cpu in placement.cpus}
-        if len(sockets) > 1 and self.server.remote_cycles is None:
-            raise doc.error(
-                ("deployment", "lcores"),
-                f"cannot predict: lcores on sockets {sorted(sockets)}; covered: one socket's, or a "
-                "server with `remote_cycles`",
-            )
+        placement = self.inline_point(one, doc).placement
         if one.study.measure.operate is not None:
             check_operated(one, doc, placement, self.home, self.server)
             shared = one.study.measure.operate.chains
@@ -134,6 +126,19 @@ class SimulatedGround:
             note = f"shares of {', '.join(sorted(absent))}: this chain has no such function"
             placement = replace(placement, notes=(*placement.notes, note))
         return SimulatedPoint(_undisturbed(one), doc, self, placement, edges=edges)
+
+    def inline_point(self, one: Experiment, doc: Document) -> SimulatedPoint:
+        """Functions in the engine of the traffic, which check_covered has let pass."""
+        topology = Topology(self._threads, self.server.socket_of)
+        placement = place(one, doc, list(self.server.cpus), topology)
+        sockets = {self.server.socket_of(cpu) for cpu in placement.cpus}
+        if len(sockets) > 1 and self.server.remote_cycles is None:
+            raise doc.error(
+                ("deployment", "lcores"),
+                f"cannot predict: lcores on sockets {sorted(sockets)}; covered: one socket's, or a "
+                "server with `remote_cycles`",
+            )
+        return SimulatedPoint(_undisturbed(one), doc, self, placement)
 
     def hosted_point(self, one: Experiment, doc: Document) -> SimulatedPoint:
         """VNFs hosted apart, which check_covered has let pass."""
