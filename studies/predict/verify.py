@@ -11,9 +11,11 @@ and left out of the means, and said, if they took another time behind it. A pred
 clock that the lcores had. Throughput is what other work left; what the chain can carry by the
 cycles of its packets has none of it.
 
-Each prediction is in FOLDER as NAME.predicted.json before NAME is measured; one that is measured
-already is not measured again, so that an interrupted study goes on where it was. `--within 170`
-begins no deployment that would take it beyond so many seconds, so that it can be taken in turns.
+Each prediction is in FOLDER as NAME.predicted.json before NAME is measured; what is there already
+is not done again, so that an interrupted study goes on where it was. `--only predict` measures
+nothing, and `--only measure` needs the machine for itself: `--within 170` begins no deployment that
+would take it beyond so many seconds, so that it can be taken in turns. Without `--only` all is done
+that is left, and said.
 """
 
 from __future__ import annotations
@@ -49,6 +51,7 @@ KINDS = ("inline", "hosted")
 ERROR_MEAN, ERROR_MOST = 0.05, 0.15  # of the throughput
 WITHIN = 0.25  # of a measured percentile
 SECONDS = 120  # that a deployment is given
+DONE = {"predict": "predicted", "measure": "measured"}  # by the part of it that writes the file
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,11 @@ def nearest(servers: Sequence[tuple[Path, DescribedServer]], cycles: float, hz: 
 
 def run(spec: Path, *more: str) -> list[Result]:
     """The results of a run."""
+    return ran(spec, *more)[1]
+
+
+def ran(spec: Path, *more: str) -> tuple[Path, list[Result]]:
+    """A run's bundle and its results."""
     program = Path(sys.executable).with_name("headrace")
     number = 1
     while (out := spec.with_suffix(f".{number}")).exists():
@@ -133,7 +141,7 @@ def run(spec: Path, *more: str) -> list[Result]:
     if done.returncode:
         last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
         raise HeadraceError(last[0])
-    return Bundle(out).results()
+    return out, Bundle(out).results()
 
 
 def best_of(results: Sequence[Result]) -> Result:
@@ -177,44 +185,73 @@ def percentiles(
             yield getattr(theirs.latency_ns, name) / getattr(ours.latency_ns, name) - 1
 
 
-def verified(
-    folder: Path, name: str, spec: Json, servers: Sequence[tuple[Path, DescribedServer]]
-) -> Verified:
-    file, kept = folder / f"{name}.yaml", folder / f"{name}.verified.json"
-    if kept.exists():
-        given = json.loads(kept.read_text(encoding="utf-8"))
-        return Verified(**{**given, "p50": tuple(given["p50"]), "p99": tuple(given["p99"])})
+@dataclass(frozen=True)
+class Verification:
+    """One deployment's files."""
 
-    def write(loads: list[int]) -> None:
-        measure = {**spec["measure"], **({"loads": loads, "max": False} if loads else {})}
-        text = yaml.dump({"name": name, **spec, "measure": measure}, sort_keys=False)
-        file.write_text(text, encoding="utf-8")
+    folder: Path
+    name: str
+    spec: Json
+    servers: Sequence[tuple[Path, DescribedServer]]
 
-    write([])
-    before, hz = line_cycles()
-    server = nearest(servers, before, hz)
-    predicted = run(file, "--on", str(server))
-    best = best_of(predicted)
-    told = {"server": str(server), "line_cycles": before, "pps": best.throughput_pps}
-    (folder / f"{name}.predicted.json").write_text(json.dumps(told, indent=1), encoding="utf-8")
-    measured = best_of(run(file))
-    if not measured.throughput_pps:
-        raise HeadraceError("nothing came through")
-    found_hz = clock_hz(measured)
-    clock = found_hz / (dict(servers)[server].clock_mhz.value * 1e6) if found_hz else 1.0
-    there = at_clock(folder, name, server, clock)
-    write([round(best.throughput_pps * clock * part) for part in LOADS])
-    delays = run(file, "--on", str(there)), run(file)
-    behind, _ = line_cycles()
-    one = Verified(
-        name, "hosted" if "hosting" in spec["deployment"] else "inline", server.stem, before,
-        behind, clock, best.throughput_pps * clock, measured.throughput_pps, chain_of(measured),
-        (chain_of(best) or 0.0) * clock, tuple(percentiles(*delays, "p50")),
-        tuple(percentiles(*delays, "p99")),
-        measured.audit.verdict,
-    )  # fmt: skip
-    kept.write_text(json.dumps(asdict(one), indent=1), encoding="utf-8")
-    return one
+    def predicted(self, server: Path) -> float:
+        """Packets/s, before anything was measured."""
+        file = self.folder / f"{self.name}.predicted.json"
+        told = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        if str(server) not in told:
+            spec = self._written("asked", [])
+            told[str(server)] = best_of(run(spec, "--on", str(server))).throughput_pps
+            file.write_text(json.dumps(told, indent=1), encoding="utf-8")
+        return float(told[str(server)])
+
+    def measured(self) -> Json:
+        """Where its results are, and what lines took before and behind them."""
+        file = self.folder / f"{self.name}.measured.json"
+        if not file.exists():
+            before, hz = line_cycles()
+            server = nearest(self.servers, before, hz)
+            loads = [round(self.predicted(server) * part) for part in LOADS]
+            spec = self._written("loads", loads)
+            bundle, _ = ran(spec)
+            kept = {"bundle": str(bundle), "server": str(server), "before": before,
+                    "behind": line_cycles()[0], "loads": loads}  # fmt: skip
+            file.write_text(json.dumps(kept, indent=1), encoding="utf-8")
+        return dict(json.loads(file.read_text(encoding="utf-8")))
+
+    def verified(self) -> Verified:
+        """What was predicted, for the clock that the lcores had, beside what was measured."""
+        kept = self.folder / f"{self.name}.verified.json"
+        if kept.exists():
+            given = json.loads(kept.read_text(encoding="utf-8"))
+            return Verified(**{**given, "p50": tuple(given["p50"]), "p99": tuple(given["p99"])})
+        one = self._held_against(self.measured())
+        kept.write_text(json.dumps(asdict(one), indent=1), encoding="utf-8")
+        return one
+
+    def _held_against(self, told: Json) -> Verified:
+        results, server = Bundle(Path(told["bundle"])).results(), Path(told["server"])
+        best = best_of(results)
+        if not best.throughput_pps:
+            raise HeadraceError("nothing came through")
+        hz = clock_hz(best)
+        clock = hz / (dict(self.servers)[server].clock_mhz.value * 1e6) if hz else 1.0
+        there = at_clock(self.folder, self.name, server, clock)
+        predicted = run(self._written("loads", told["loads"]), "--on", str(there))
+        delays = [[one for one in some if one.goal != "max"] for some in (predicted, results)]
+        return Verified(
+            self.name, "hosted" if "hosting" in self.spec["deployment"] else "inline",
+            server.stem, told["before"], told["behind"], clock,
+            self.predicted(server) * clock, best.throughput_pps, chain_of(best),
+            chain_of(best_of(predicted)) or 0.0, tuple(percentiles(*delays, "p50")),
+            tuple(percentiles(*delays, "p99")), best.audit.verdict,
+        )  # fmt: skip
+
+    def _written(self, kind: str, loads: list[int]) -> Path:
+        file = self.folder / f"{self.name}-{kind}.yaml"
+        measure = {**self.spec["measure"], **({"loads": loads} if loads else {})}
+        spec = {"name": self.name, **self.spec, "measure": measure}
+        file.write_text(yaml.dump(spec, sort_keys=False), encoding="utf-8")
+        return file
 
 
 def line(one: Verified) -> str:
@@ -282,6 +319,7 @@ def main() -> int:
     parser.add_argument("--deployments", type=int, default=24)
     parser.add_argument("--server", action="append", help="described servers to choose from")
     parser.add_argument("--within", type=float, help="seconds; none is begun that takes longer")
+    parser.add_argument("--only", choices=("predict", "measure"), help="a part of it")
     given = parser.parse_args()
     if given.deployments < 1:
         parser.error(f"--deployments {given.deployments}: allowed: at least 1")
@@ -299,15 +337,24 @@ def main() -> int:
         if given.within is not None and began - start + longest > given.within:
             print("the others are for another turn", flush=True)
             break
-        spec = {**group["spec"], "measure": drawn["measure"]}
+        spec = {**group["spec"], "warmup": "0.1 s", "measure": drawn["measure"]}
+        one = Verification(given.folder, name, spec, servers)
         try:
-            every.append(verified(given.folder, name, spec, servers))
+            if given.only is not None:
+                new = not (given.folder / f"{name}.{DONE[given.only]}.json").exists()
+                predict = given.only == "predict"
+                told = {f.stem: one.predicted(f) for f, _ in servers} if predict else one.measured()
+                print(f"{name}: {json.dumps(told)}", flush=True)
+                longest = max(longest, (time.monotonic() - began) * new)
+                continue
+            every.append(one.verified())
         except (HeadraceError, subprocess.TimeoutExpired) as error:
             print(f"{name}: {error}", flush=True)
             continue
-        finally:
-            longest = max(longest, time.monotonic() - began)
+        longest = max(longest, time.monotonic() - began)
         print(line(every[-1]), flush=True)
+    if given.only is not None:
+        return 0
     print("\n".join([*summary(every), *(one.line() for one in goals(every, given.deployments))]))
     return 0 if len(every) == given.deployments else 1
 
