@@ -21,6 +21,7 @@ _OVERLOADED = 60_000  # until rings are full at a little more than is carried
 WIRE = 4096
 _SAMPLES = 4096
 _TURNS, _LEAST, _MOST = 3, 5_000, 100_000  # of processes that share an lcore; packets
+_PAUSES, _PAUSED_MOST = 64, 200_000  # that an lcore has meanwhile; packets
 
 
 def delays_ns(
@@ -39,6 +40,9 @@ def delays_ns(
     if engine == "analytic" or here.other is not None or here.problem.edges:
         return _in_closed_form(here, load_pps, capacity_pps)
     packets = _OVERLOADED if load_pps > 0.98 * capacity_pps else PACKETS
+    if server.pauses is not None:  # a few of them would say more of chance than of delays
+        times = int(load_pps * _PAUSES / server.pauses.per_s.value)
+        packets = max(packets, min(_PAUSED_MOST, times))
     return _followed_ns(traversal(here, load_pps, experiment, server), packets, hz)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from headrace.engine.place import Topology, place
@@ -248,6 +249,16 @@ def test_a_thread_beside_a_busy_one_is_slower(tmp_path: Path) -> None:
     apart, _ = of(described, "rtc", "[1, 2]")
     beside, _ = of(described, "rtc", "[1, 9]")
     assert beside.capacity()[0] == pytest.approx(0.6 * apart.capacity()[0])
+
+
+def test_rare_pauses_are_followed_for_as_long_as_they_take_to_come(tmp_path: Path) -> None:
+    """One of 500 us in 50 ms on each lcore: a packet in a hundred meets one, and most do not."""
+    described = server(tmp_path, SERVER + "pauses: {per_s: [20, x], us: [500]}\n")
+    here, one = of(described, "rtc", "[1]")
+    delays = delays_ns(here, 3e6, here.capacity()[0], one, described, "events")
+    assert delays is not None
+    p50, p99 = np.quantile(delays, (0.5, 0.99))
+    assert p50 < 5_000 and 50_000 < p99 < 1_000_000
 
 
 def test_an_interval_is_what_the_costs_spread_makes(tmp_path: Path) -> None:
