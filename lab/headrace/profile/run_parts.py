@@ -188,7 +188,7 @@ def _reach(here: HostedLayout, burst: float) -> float:
 
 def _lcores(pairs: Sequence[Pair], trial: RunTrial) -> Iterator[Pair]:
     """The sums, which a rate comes of."""
-    cpus = {one.name: one.cpus for one in trial.point.segments if len(one.cpus) == 1}
+    cpus = {one.name: one.cpus for one in trial.point.segments}
     cpus |= {nf: one.cpus for one in trial.point.segments for nf in one.nfs[:1]}
     for cpu in sorted({cpu for on in cpus.values() for cpu in on}):
         own = [one for one in pairs if cpus.get(one.part) == (cpu,)]
