@@ -11,7 +11,7 @@ from statistics import fmean, stdev
 from typing import Literal
 
 from headrace.model.lines_between import same_state
-from headrace.model.usual_trials import lcores_of, usual_trials
+from headrace.model.usual_trials import cpus_of, usual_trials
 from headrace.record.estimates import Capacity, Interval, Paired
 from headrace.record.rows import Trial
 
@@ -79,7 +79,7 @@ def _rounds(names: Sequence[str], told: Sequence[Trial]) -> dict[str, list[float
 
 def _same_state(one: Trial, other: Trial) -> bool:
     """Whether lines cost the same; between other lcores they do not tell."""
-    apart = lcores_of(one) != lcores_of(other)
+    apart = cpus_of(one) != cpus_of(other)
     return apart or same_state(one.line_cycles, other.line_cycles)
 
 

@@ -17,11 +17,11 @@ def by_lcores(trials: Sequence[Trial]) -> dict[Cpus, list[Trial]]:
     numbered = {one.trial: one for one in sorted(trials, key=lambda one: one.trial)}
     groups: dict[Cpus, list[Trial]] = {}
     for one in numbered.values():
-        groups.setdefault(lcores_of(one), []).append(one)
+        groups.setdefault(cpus_of(one), []).append(one)
     return dict(sorted(groups.items(), key=lambda group: -len(group[1])))
 
 
-def lcores_of(one: Trial) -> Cpus:
+def cpus_of(one: Trial) -> Cpus:
     return frozenset(cpu for segment in one.segments for cpu in segment.cpus)
 
 
@@ -47,5 +47,5 @@ def usual_trials(trials: Sequence[Trial]) -> frozenset[int]:
     most trials, or of most starts of the comparison."""
     usual = {cpus: usual_line(group) for cpus, group in by_lcores(trials).items()}
     return frozenset(
-        one.trial for one in trials if same_state(one.line_cycles, usual.get(lcores_of(one)))
+        one.trial for one in trials if same_state(one.line_cycles, usual.get(cpus_of(one)))
     )
