@@ -35,8 +35,7 @@ EXPLAINED = 2.0  # times the packets that were due while something held the lcor
 LOOK_S = 0.3
 LEFT_ALONE = 0.97  # of the slices of a look
 SATURATED_S = 1.0  # the first trial for an execution's capacity,
-SATURATIONS = 4  # of which so many are tried at a start,
-LONGER = 1.5  # times as long as the one before,
+LONGER = 1.5  # times as long as the one before where that told nothing,
 LONGEST_S = 3.0  # but no longer than this;
 NEEDED = 50  # undisturbed slices at its limit: those of a capacity, and some more
 
@@ -88,18 +87,18 @@ class TrialSeries:
         needed to be: where others take much of the machine, a second was in vain each time."""
         self._repetition = COMPARED
         self._warm_up()
-        for _ in range(SATURATIONS):
-            seconds = self._book.saturated_s
+        told, seconds = False, 0.0
+        while not told and seconds < LONGEST_S:
+            seconds = needed = self._book.saturated_s
             last = self._trial(0, seconds, "capacity")[-1]
             if last.counters is None:
                 return
-            if last.capacity is None:
-                seconds *= LONGER
+            if told := last.capacity is not None:
+                least = min(p.slices for p in last.capacity.parts if p.role == "chain")
+                needed *= NEEDED / least
             else:
-                seconds *= NEEDED / min(p.slices for p in last.capacity.parts if p.role == "chain")
-            self._book.saturated_s = min(LONGEST_S, max(SATURATED_S, seconds))
-            if last.capacity is not None:
-                return
+                needed *= LONGER
+            self._book.saturated_s = min(LONGEST_S, max(SATURATED_S, needed))
 
     def run(self, repetitions: Sequence[int], after_searches: bool = False) -> None:
         """Warmed up once: each repetition begins where the one before it ended. `after_searches`:
