@@ -193,7 +193,7 @@ def _layouts(plan: ChainPlan) -> Section:
         Column("least to most", "text"),
         Column("at the costs' pace", "own-rate"),
         Column("error", "change"),
-        Column("over the chosen's", "text"),
+        Column("over chosen", "text"),
     )
     if plan.rate_pps is not None:
         note += (
