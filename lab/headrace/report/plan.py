@@ -183,6 +183,8 @@ def _layouts(plan: ChainPlan) -> Section:
     )
     if plan.reference is not None:
         note += f" {_pace(plan.reference)}"
+    if any(one.over_chosen is not None for one in plan.layouts):
+        note += " Lead: times what the chosen layout carries, in rounds that both were in."
     note += _many_replicas(plan) + _where(plan)
     columns: tuple[Column | str, ...] = (
         "",
@@ -193,7 +195,7 @@ def _layouts(plan: ChainPlan) -> Section:
         Column("least to most", "text"),
         Column("at the costs' pace", "own-rate"),
         Column("error", "change"),
-        Column("over chosen", "text"),
+        Column("lead", "text"),
     )
     if plan.rate_pps is not None:
         note += (
