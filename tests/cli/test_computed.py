@@ -57,6 +57,39 @@ def test_a_described_server_of_ones_own_goes_along(
     assert rates(replayed(tmp_path, engine_binary)) == rows
 
 
+def as_measured(bundle: Path) -> None:
+    """Says of a computed bundle's results that they were measured."""
+    results, other = bundle / "results.parquet", bundle / "other.parquet"
+    query = f"select * replace ('measured' as ground) from '{results}'"
+    duckdb.sql(f"copy ({query}) to '{other}' (format parquet)")
+    other.replace(results)
+
+
+def test_a_server_is_described_by_runs_on_it(engine_binary: Path, tmp_path: Path) -> None:
+    """The runs are computed for a server of another clock, so that one knows what must come out."""
+    text = (REPO / "servers" / "reference.yaml").read_text()
+    (tmp_path / "other.yaml").write_text(text.replace("[3960.0, profiles]", "[2000.0, profiles]"))
+    (tmp_path / "s.yaml").write_text("name: two\nchain: [l2fwd]\nmeasure: {max: true}\n")
+
+    def run(*command: str) -> str:
+        done = headrace(*command, folder=tmp_path, engine=engine_binary)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    run("run", "s.yaml", "--on", "other.yaml", "--out", "b")
+    describe = ("server", "describe", "mine", "--runs", "b", "--start", "reference")
+    refused = headrace(*describe, folder=tmp_path, engine=engine_binary)
+    assert refused.returncode != 0 and "no measured trials" in refused.stderr
+    as_measured(tmp_path / "b")
+    assert "1 trial, 4 parts" in run(*describe, "--out", "mine.yaml")
+    run("run", "s.yaml", "--on", "mine.yaml", "--out", "c")
+    ours, theirs = (rates(tmp_path / one)[0][1] for one in "cb")
+    assert ours == pytest.approx(theirs, rel=0.03)
+    alone = headrace("server", "describe", "mine", "--runs", "b", folder=tmp_path,
+                     engine=engine_binary)  # fmt: skip
+    assert "--runs and --start" in alone.stderr
+
+
 def test_a_published_table_is_a_study(
     engine_binary: Path, shared_data: Path, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, TypeVar
 
+from headrace.analyse.units import plural
 from headrace.errors import BadInput
 from headrace.ground.simulated.ground import SimulatedGround, SimulatedPoint
 from headrace.model.fitting import NOISE, STEP, Unknown, fitted
@@ -62,7 +63,7 @@ class CostsOfRuns:
         """Lines that say how well the figures say what was counted."""
         sizes = sorted(abs(one.error) for one in self.pairs)
         off = f"median {median(sizes):.1%}, nine of ten {sizes[len(sizes) * 9 // 10]:.1%}"
-        lines = [f"{self.trials} trials, {len(sizes)} parts: off by {off}"]
+        lines = [f"{plural(self.trials, 'trial')}, {len(sizes)} parts: off by {off}"]
         return [*lines, *(f"left out: {one}" for one in self.left)]
 
 
@@ -80,7 +81,8 @@ def costs_of_runs(
         else:
             left.append(f"{one.name}: {why}")
     if not kept:
-        raise BadInput(f"{bundles[0].path}: no trial that costs can be taken from; {left[:1]}")
+        why = left[0] if left else "it has no measured trials of chains"
+        raise BadInput(f"{bundles[0].path}: {why}; allowed: bundles of runs on this server")
     begun = _renamed(name, about, _sized(start, here, pauses_of(kept)), kept, lines, bundles)
     server = taken_from(begun, kept)
     pairs = [pair for one in kept for pair in one.busy(server)]
@@ -220,13 +222,18 @@ def _sized(start: DescribedServer, here: Server, pauses: MeasuredPauses | None) 
     """With the caches and cores of this server; else all is as on the one that is started from."""
     every = {path: {"source": START} for path, _ in figures_of(start)}
     start = with_figures(start, every)
-    sizes = [one.size_bytes / 1024 for one in here.data_caches(here.cpus[0])]
+    caches, cores = here.data_caches(here.cpus[0]), len(here.cores)
     levels = tuple(
-        level.model_copy(update={"kib": Sourced(value=kib, source=SIZES)})
-        for level, kib in zip(start.levels, sizes, strict=False)
+        level.model_copy(
+            update={
+                "kib": Sourced(value=cache.size_bytes / 1024, source=SIZES),
+                "shared_by": max(1, len(cache.cpus) * cores // len(here.cpus)),
+            }
+        )
+        for level, cache in zip(start.levels, caches, strict=False)
     )
     update = {"levels": (*levels, *start.levels[len(levels) :]), "pauses": pauses}
-    return start.model_copy(update=update | {"cores_per_socket": len(here.cores) // here.sockets})
+    return start.model_copy(update=update | {"cores_per_socket": cores // here.sockets})
 
 
 def _renamed(
