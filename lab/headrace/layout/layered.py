@@ -25,6 +25,7 @@ _MOST = 8  # segments of an area, of which all sets are looked at
 _USUAL = 6  # of each area, so that few have more
 _CUT = 8  # ways of a chain in two segments that are tried
 _POWER = 60  # of areas' levels: the fullest counts most
+_HIGH = 1.6  # of these, which counts as much as any more
 _HOT, _COLD = 0.3, 0.001  # of the sum of these powers
 Placed = Sequence[tuple[Slot, SegmentKey]]  # segments of an area
 
@@ -232,7 +233,7 @@ class _Search:
         return several
 
     def _power(self, level: float) -> float:
-        return min(1e12, (level / self.base) ** _POWER)
+        return min(_HIGH, level / self.base) ** _POWER
 
     def _limits(self) -> list[int]:
         limits = self.packer.problem.limits

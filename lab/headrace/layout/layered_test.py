@@ -111,3 +111,17 @@ def test_chains_change_places_until_caches_are_as_even_as_can_be() -> None:
         (0, 1), (2, 3, 4),
     )]  # fmt: skip
     assert value_of(problem, packer.placement(draft)) == draft.score[0] == max(loads)
+
+
+def test_chains_leave_a_cache_that_has_too_many() -> None:
+    """An lcore polls one segment: the large chain fills a cache of two lcores by load, and three
+    small ones are too many for the other. One has to go beside the large one."""
+    works = [3000, 100, 100, 100]
+    problem = chains_on(works, 2, (FINE, FINE), caches=2)
+    problem = problem.model_copy(update={"lcore_segments": 1})
+    pool = [everywhere(problem, c, cut_once(problem, c)) for c in range(len(works))]
+    packer = Packer(problem, 0, pool)
+    draft = LayeredFiller(packer).met(0, time.monotonic() + 1.0)
+    assert draft is not None
+    large = packer.item(0, draft.ways[0].segments[0], 1)
+    assert value_of(problem, packer.placement(draft)) == draft.score[0] == large
