@@ -79,6 +79,8 @@ class Sampler:
         self._epoch = SamplingEpoch(time_ns=time.time_ns(), monotonic_ns=time.monotonic_ns())
         self._write()  # and again at the end; of a run that was killed, this
         self._thread.start()
+        while self._thread.is_alive() and not self._sampled.wait(0.1):
+            pass  # what is counted from now on grows from the first sample
         return self
 
     def _run(self) -> None:
