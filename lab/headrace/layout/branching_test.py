@@ -82,7 +82,7 @@ def test_a_tree_altered_is_rejected(answer: PlacementAnswer) -> None:
     given, tree = altered(answer)
     tree["bound"] += 1
     given["certificate"]["bound"] += 1
-    rejected(given, "above the value|a leaf has only")
+    rejected(given, "above the value|a leaf of")
     for number, by in itertools.product(range(len(leaves(tree["node"]))), (-1, 1)):
         given, tree = altered(answer)
         leaf = leaves(tree["node"])[number]["refuted"]
@@ -92,7 +92,7 @@ def test_a_tree_altered_is_rejected(answer: PlacementAnswer) -> None:
         given, tree = altered(answer)
         leaf = leaves(tree["node"])[number]["refuted"]
         tree["prices"][leaf["prices"]]["bound"] += by
-        rejected(given, "a leaf has only|the surplus is|is not refuted|a chain has no way")
+        rejected(given, "a leaf of|the surplus is|is not refuted|a chain has no way")
         given, tree = altered(answer)
         leaves(tree["node"])[number]["refuted"]["prices"] = len(tree["prices"])
         rejected(given, "a leaf without prices")

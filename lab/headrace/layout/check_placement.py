@@ -443,7 +443,7 @@ def check_tree(
         require(0 <= leaf["prices"] < len(tree["prices"]), "a leaf without prices")
         bound = {**tree["prices"][leaf["prices"]], "surplus": leaf["surplus"]}
         require(bound["mode"] == tree["mode"] and bound["part"] == "all", "another mode's bound")
-        require(bound["bound"] >= tree["bound"], f"a leaf has only {bound['bound']}")
+        require(bound["bound"] == tree["bound"], f"a leaf of {bound['bound']}")
         check_mode(problem, bound, begins, known.setdefault(leaf["prices"], {}))
         return
     require(0 <= chain < len(problem["chains"]), "no such chain")
