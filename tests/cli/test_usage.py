@@ -122,13 +122,6 @@ def test_a_plan_by_profiles_that_are_not_there_takes_nothing(
         assert words in line
 
 
-def test_a_chain_that_is_not_hosted_has_a_line(engine_binary: Path, tmp_path: Path) -> None:
-    (tmp_path / "s.yaml").write_text("name: s\nchain: ['null']\ndeployment: {hosting: inline}\n")
-    done = headrace("hosting", "where", "s.yaml", folder=tmp_path, engine=engine_binary)
-    assert done.returncode == 2
-    assert "s.yaml:3: deployment.hosting: got inline; allowed: process" in done.stderr
-
-
 def test_what_scripts_read(engine_binary: Path, tmp_path: Path) -> None:
     asked = (
         "hosting",

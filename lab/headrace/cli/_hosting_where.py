@@ -81,7 +81,8 @@ def _places(up: DeployedEngine) -> list[Whereabouts]:
     """A chain in the tester's engine is told apart by its segments."""
     if isinstance(up, DeployedHosted):
         return up.places()
-    assert up.engine.pid is not None  # it is here
+    if up.engine.pid is None:
+        raise HeadraceError("hosting where looks at this machine; the chain's engine is elsewhere")
     return segments_places(up.engine.pid, {one.name: one.cpus for one in up.point.segments})
 
 
