@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import headrace
+from headrace.collect.elsewhere import ask_as
 from headrace.engine.control import Answer, Control, ControlError, ControlLost
 from headrace.engine.counts import EngineCounts, ReplicaCounts
 from headrace.engine.describe import Description, files_in, with_files
@@ -91,9 +92,7 @@ class There:
         )
 
     def ask(self, kind: type[Answer], cmd: str, **arguments: Any) -> Answer:
-        with self.turn:
-            self.send(cmd, **arguments)
-            return self.receive_as(cmd, kind)
+        return ask_as(self, cmd, kind, **arguments)
 
     def send(self, cmd: str, **arguments: object) -> None:
         try:
