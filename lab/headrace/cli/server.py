@@ -15,7 +15,6 @@ from headrace.errors import BadInput, bad_value
 from headrace.host import store
 from headrace.host.consoles import Terminal
 from headrace.host.exclusive import WAIT_S
-from headrace.host.programs import shipped
 from headrace.host.server import detect as find
 from headrace.profile.calibrate import calibrate as run_calibration
 from headrace.profile.described import compact, describe_server
@@ -91,10 +90,7 @@ def _of_runs(name: str, about: str, runs: list[Path], start: str) -> DescribedSe
     """What the runs do not tell is as in the description that is started from."""
     from headrace.profile.run_costs import costs_of_runs
 
-    file = Path(start) if start.endswith(".yaml") else shipped("servers") / f"{start}.yaml"
-    if not file.is_file():
-        names = ", ".join(sorted(one.stem for one in shipped("servers").glob("*.yaml")))
-        raise bad_value("--start", start, allowed=f"a file, {names}")
+    file = store.server_alone(start, "--start")
     bundles = [Bundle(path) for path in runs]
     taken = costs_of_runs(name, about, find(), read_server(file)[1], bundles)
     say = Terminal(stderr=True, highlight=False).print

@@ -49,11 +49,20 @@ def profiles_folder() -> Path:
 def server_named(doc: Document, given: str, place: str = "server") -> Path:
     """The name of a server that headrace describes, or a path beside the spec. `place`: where it
     was given."""
+    return _server_file(given, doc.resolve(given), place)
+
+
+def server_alone(given: str, place: str) -> Path:
+    """The name of a server that headrace describes, or a path from where the user is: where there
+    is no spec."""
+    return _server_file(given, Path(given), place)
+
+
+def _server_file(given: str, path: Path, place: str) -> Path:
     own = shipped("servers") / f"{given}.yaml"
-    if own.is_file():
-        return own
-    if (beside := doc.resolve(given)).is_file():
-        return beside
+    for file in (own, path):
+        if file.is_file():
+            return file
     names = ", ".join(sorted(file.stem for file in shipped("servers").glob("*.yaml")))
     raise bad_value(place, given, problem="no such file", allowed=f"a file, or one of {names}")
 
