@@ -8,7 +8,7 @@ Prices and costs are whole numbers, in floats, which have those below 2^53 exact
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
@@ -24,6 +24,7 @@ from headrace.layout.cheapest import (
     PricedWays,
     Prices,
     SegmentKey,
+    SomeSegments,
     WayTables,
 )
 from headrace.layout.patterns import (
@@ -41,7 +42,7 @@ from headrace.layout.relaxation import SCALE, Relaxation, ints
 from headrace.spec.placement import ItemPrices, ModeBound, PlacementProblem
 
 _EXACT = 2.0**52
-T = TypeVar("T")
+T = TypeVar("T", float, Array)
 
 
 @dataclass(frozen=True)
@@ -191,24 +192,19 @@ class PricesAt:
         """The least of a chain's ways that begin so."""
         if not begin:
             return float(self.least[chain].min())
-        tables, doors = self.at.tables, self.problem.chains[chain].doors
-        sofar: dict[tuple[int, int], float] = {}
+        doors = self.problem.chains[chain].doors
+        starts: dict[tuple[int, int], float] = {}
         for end, area in begin[0].places:
             for d, door in enumerate(doors):
                 if door.server == self.problem.areas[area].server:
                     key = SegmentKey(0, end, area, from_door(self.problem, door, area))
                     cost = float(self.ways.doors[chain][d])
                     cost += self._segment(chain, key, begin[0].replicas)
-                    sofar[end, area] = min(cost, sofar.get((end, area), NEVER))
-        for some in begin[1:]:
-            before, sofar = sofar, _whole_ones(sofar, len(self.problem.chains[chain].functions))
-            for (end, area), cost in before.items():
-                for place in some.places:
-                    origin = int(tables.near[area, place[1]])
-                    if place[0] > end and origin != ORIGINS:
-                        key = SegmentKey(end, *place, origin)
-                        total = cost + self._segment(chain, key, some.replicas)
-                        sofar[place] = min(total, sofar.get(place, NEVER))
+                    starts[end, area] = min(cost, starts.get((end, area), NEVER))
+        sofar = _ways_on(
+            self.at.tables, chain, begin, starts, min,
+            lambda key, some: self._segment(chain, key, some.replicas),
+        )  # fmt: skip
         left = self.ways.left[chain]
         return min([NEVER, *(cost + float(left[place]) for place, cost in sofar.items())])
 
@@ -236,9 +232,24 @@ def _items(kinds: Mapping[ItemKind, SizePrices]) -> Iterator[ItemPrices]:
         )  # fmt: skip
 
 
-def _whole_ones(sofar: Mapping[tuple[int, int], T], functions: int) -> dict[tuple[int, int], T]:
-    """Ways that are at their end, and have no segment behind."""
-    return {place: cost for place, cost in sofar.items() if place[0] == functions}
+def _ways_on(
+    tables: WayTables, chain: int, begin: Begin, starts: Mapping[tuple[int, int], T],
+    lower: Callable[[T, T], T], segment: Callable[[SegmentKey, SomeSegments], T],
+) -> dict[tuple[int, int], T]:  # fmt: skip
+    """What ways of a chain that begin so cost at least, by where the last of these segments ends
+    and is; `starts`: of the first one, `segment`: of one behind it. Ways that are at their end
+    before have no segment behind."""
+    functions, sofar = len(tables.problem.chains[chain].functions), dict(starts)
+    for some in begin[1:]:
+        before = sofar
+        sofar = {place: cost for place, cost in before.items() if place[0] == functions}
+        for (end, area), cost in before.items():
+            for place in some.places:
+                origin = int(tables.near[area, place[1]])
+                if place[0] > end and origin != ORIGINS:
+                    total = cost + segment(SegmentKey(end, *place, origin), some)
+                    sofar[place] = lower(total, sofar[place]) if place in sofar else total
+    return sofar
 
 
 @dataclass
@@ -283,17 +294,12 @@ class PricePool:
             whole: Array = self._stacked["least"][:, chain]
             return whole
         starts, left = self._stacked["starts"][:, chain], self._stacked["left"][:, chain]
-        segments, near = self._stacked["segments"][:, chain], self.at.tables.near
-        sofar = {place: starts[:, place[0], place[1]] for place in begin[0].places}
-        functions = len(self.at.tables.problem.chains[chain].functions)
-        for some in begin[1:]:
-            before, sofar = sofar, _whole_ones(sofar, functions)
-            for (end, area), cost in before.items():
-                for place in some.places:
-                    origin = int(near[area, place[1]])
-                    if place[0] > end and origin != ORIGINS:
-                        total = cost + segments[:, end, place[0], place[1], origin]
-                        sofar[place] = np.minimum(total, sofar.get(place, total))
+        segments = self._stacked["segments"][:, chain]
+        sofar: dict[tuple[int, int], Array] = _ways_on(
+            self.at.tables, chain, begin,
+            {place: starts[:, place[0], place[1]] for place in begin[0].places}, np.minimum,
+            lambda key, _: segments[:, key.first, key.end, key.area, key.origin],
+        )  # fmt: skip
         every = [cost + left[:, place[0], place[1]] for place, cost in sofar.items()]
         if not every:
             return np.full(len(self.known), NEVER)
