@@ -115,7 +115,8 @@ class SimulatedGround:
         check_nodes(one, doc, description)
         if one.hosting.kind != "inline":
             return self.hosted_point(one, doc)
-        placement = self.inline_point(one, doc).placement
+        point = self.inline_point(one, doc)
+        placement = point.placement
         if one.study.measure.operate is not None:
             check_operated(one, doc, placement, self.home, self.server)
             shared = one.study.measure.operate.chains
@@ -125,7 +126,7 @@ class SimulatedGround:
         if absent:
             note = f"shares of {', '.join(sorted(absent))}: this chain has no such function"
             placement = replace(placement, notes=(*placement.notes, note))
-        return SimulatedPoint(_undisturbed(one), doc, self, placement, edges=edges)
+        return replace(point, placement=placement, edges=edges)
 
     def inline_point(self, one: Experiment, doc: Document) -> SimulatedPoint:
         """Functions in the engine of the traffic, which check_covered has let pass."""
