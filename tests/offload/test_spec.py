@@ -190,22 +190,27 @@ def test_bad_comparisons(
     assert all(word in line for word in words), line
 
 
-@pytest.mark.needs_root
-def test_comparison(
+@pytest.fixture
+def spec_file(
     tmp_path: Path, engine_binary: Path, cpus: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every mode's packets come through, while routes change at the rate asked for, or nearly."""
+) -> Path:
+    """A comparison in this process has one CPU for traffic, and one that forwards."""
     if len(cpus) < 2:
         pytest.skip("needs two CPUs, one for traffic")
     monkeypatch.setenv("HEADRACE_ENGINE", str(engine_binary))
-    file = tmp_path / "spec.yaml"
-    file.write_text(
+    return tmp_path / "spec.yaml"
+
+
+@pytest.mark.needs_root
+def test_comparison(tmp_path: Path, spec_file: Path) -> None:
+    """Every mode's packets come through, while routes change at the rate asked for, or nearly."""
+    spec_file.write_text(
         "name: t\ndeployment:\n  hugepages: false\n"
         "  hosting: {kind: offload, vnfs: 3, routes: 64, updates: 2k}\n"
         "workload: {flows: 256}\nwarmup: 0.1\n"
         "measure: {max: true, loads: [2000], trial: 0.4s, pairs: 0}\n"
     )
-    modes = compared(file, tmp_path / "b")
+    modes = compared(spec_file, tmp_path / "b")
     assert list(modes) == ["bare-metal", "offload", "offload-updates"]
     for one in modes.values():
         assert one.rates[0].pps > 0
@@ -217,24 +222,18 @@ def test_comparison(
 
 @pytest.mark.slow
 @pytest.mark.needs_root
-def test_compared_with(
-    tmp_path: Path, engine_binary: Path, cpus: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compared_with(tmp_path: Path, spec_file: Path) -> None:
     """VNFs that forward their own packets: all come through by routes."""
-    if len(cpus) < 2:
-        pytest.skip("needs two CPUs, one for traffic")
     wanted = ["conventional-poll", "conventional-adaptive", "conventional-interrupt"]
     wanted += ["ovs-dpdk"] if dpdk_lacking() is None else []
-    monkeypatch.setenv("HEADRACE_ENGINE", str(engine_binary))
-    file = tmp_path / "spec.yaml"
-    file.write_text(
+    spec_file.write_text(
         "name: t\ndeployment:\n  hugepages: false\n  hosting:\n    kind: offload\n"
         f"    modes: [{', '.join(wanted)}]\n    vnfs: 3\n    routes: 64\n"
         "workload: {flows: 256}\nmeasure:\n  max: true\n  loads: [2000]\n  trial: 1s\n"
         "  search: [{name: most, loss_ratio: 50%, initial_trial: 0.2, "
         "final_trial: 0.2, duration_sum: 0.2, width: 50%}]\n"
     )
-    modes = compared(file, tmp_path / "b")
+    modes = compared(spec_file, tmp_path / "b")
     assert list(modes) == wanted
     for one in modes.values():
         assert one.rates[0].pps > 0 and one.updates_per_s == 0
@@ -243,21 +242,15 @@ def test_compared_with(
 
 @pytest.mark.needs_root
 @pytest.mark.skipif(dpdk_lacking() is not None, reason=str(dpdk_lacking()))
-def test_a_switch_that_forwards(
-    tmp_path: Path, engine_binary: Path, cpus: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_switch_that_forwards(tmp_path: Path, spec_file: Path) -> None:
     """By the routes of all VNFs, as its own flows: its frames are the plain router's, none is lost,
     and its own counters have those that were sent."""
-    if len(cpus) < 2:
-        pytest.skip("needs two CPUs, one for traffic")
-    monkeypatch.setenv("HEADRACE_ENGINE", str(engine_binary))
-    file = tmp_path / "spec.yaml"
-    file.write_text(
+    spec_file.write_text(
         "name: t\ndeployment:\n  hugepages: false\n"
         "  hosting: {kind: offload, vnfs: 3, routes: 64, modes: [bare-metal, ovs-flows]}\n"
         "workload: {flows: 256}\nwarmup: 0\nmeasure: {loads: [2000], trial: 0.4s}\n"
     )
-    modes = compared(file, tmp_path / "b")
+    modes = compared(spec_file, tmp_path / "b")
     assert list(modes) == ["bare-metal", "ovs-flows"]
     [verdict] = equivalences(tmp_path / "b")
     assert (verdict.engine, verdict.verdict) == ("ovs-dpdk", "the same"), verdict
