@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -49,20 +50,22 @@ def profiles_folder() -> Path:
 def server_named(doc: Document, given: str, place: str = "server") -> Path:
     """The name of a server that headrace describes, or a path beside the spec. `place`: where it
     was given."""
-    return _server_file(given, doc.resolve(given), place)
+    return _server_file(given, doc.resolve, place)
 
 
 def server_alone(given: str, place: str) -> Path:
     """The name of a server that headrace describes, or a path from where the user is: where there
     is no spec."""
-    return _server_file(given, Path(given), place)
+    return _server_file(given, Path, place)
 
 
-def _server_file(given: str, path: Path, place: str) -> Path:
+def _server_file(given: str, beside: Callable[[str], Path], place: str) -> Path:
     own = shipped("servers") / f"{given}.yaml"
-    for file in (own, path):
-        if file.is_file():
-            return file
+    # Not asked where the name is known: a bundle, which has no copies of these, would refuse.
+    if own.is_file():
+        return own
+    if (file := beside(given)).is_file():
+        return file
     names = ", ".join(sorted(file.stem for file in shipped("servers").glob("*.yaml")))
     raise bad_value(place, given, problem="no such file", allowed=f"a file, or one of {names}")
 

@@ -10,6 +10,7 @@ import pytest
 
 from headrace.engine.describe import check_params, files_in, with_absolute_files
 from headrace.errors import BadInput
+from headrace.host.store import server_named
 from headrace.record.again import document_of
 from headrace.record.bundle import Bundle, BundleWriter
 from headrace.spec.document import Document, parse
@@ -112,3 +113,10 @@ def test_what_the_replay_writes_itself_needs_no_copy(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="of which the bundle holds no copy"):
         doc.resolve(str(file))
     assert doc.with_own(tmp_path / "own").resolve(str(file)) == file
+
+
+def test_servers_of_headrace_need_no_copy(tmp_path: Path) -> None:
+    doc = document(bundle(tmp_path))
+    assert server_named(doc, "reference").name == "reference.yaml"
+    with pytest.raises(BadInput, match="names unknown, of which the bundle holds no copy"):
+        server_named(doc, "unknown")
