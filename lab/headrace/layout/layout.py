@@ -60,6 +60,8 @@ class NfCost:
     # Receiving and `work` with others behind it in its segment, which may need packets classified
     # where it does not; None: not seen, so by what those others pay to receive.
     joined: tuple[Hop, Hop] | None = None
+    # It may write what flows are steered by: behind it a flow has another replica than before.
+    resteers: bool = False
 
     def inside(self, replicated: bool, crowd: float | None = None) -> float:
         """Behind the first function of its segment. `crowd`: which part of all functions' tables
@@ -226,13 +228,14 @@ def parts(problem: Problem, layout: Layout) -> list[list[StageShare]]:
         a, b = home[edge.origin], home[edge.target]
         if a == b:
             continue
+        alike = not resteered(problem.nfs, home, a)
         for part in parts[a]:
             each = edge.share / len(on[a])
-            part.cycles += each * sending(problem, edge, part.cpu, on[a], on[b])
+            part.cycles += each * sending(problem, edge, part.cpu, on[a], on[b], alike)
         for part in parts[b]:
             each = edge.share / len(on[b])
             part.packets += each
-            part.cycles += each * receiving(problem, home, edge, part.cpu, on[a], on[b])
+            part.cycles += each * receiving(problem, home, edge, part.cpu, on[a], on[b], alike)
     if len(on[1]) > 1:
         parts[0][0].cycles += problem.traffic.crowd * further(layout, problem.traffic.generator)
     crowds = _crowds(problem, home, on) if problem.tables else {}
@@ -258,6 +261,11 @@ def homes(nfs: int, layout: Layout) -> dict[int, int]:
         segments |= dict.fromkeys(range(at, at + size), i + 1)
         at += size
     return segments
+
+
+def resteered(nfs: Sequence[NfCost], home: Mapping[int, int], stage: int) -> bool:
+    """Whether what leaves a stage is steered otherwise than what came to it."""
+    return any(nf.resteers and home[i] == stage for i, nf in enumerate(nfs))
 
 
 def transitions(problem: Problem, layout: Layout) -> list[dict[int, float]]:
@@ -287,25 +295,29 @@ def _crowds(problem: Problem, home: dict[int, int], on: Sequence[Lcores]) -> dic
     return relieved
 
 
-def sending(problem: Problem, edge: Edge, cpu: int, own: Lcores, to: Lcores) -> float:
-    """To replicas, steering adds to a function's cost of sending; the source's was measured so."""
+def sending(
+    problem: Problem, edge: Edge, cpu: int, own: Lcores, to: Lcores, alike: bool = True
+) -> float:
+    """To replicas, steering adds to a function's cost of sending; the source's was measured so.
+    `alike`: a flow's hash takes it to the same one of as many replicas."""
     traffic = problem.traffic
     if edge.origin == SOURCE:
         return traffic.source.mixed(_same(cpu, to), len(to) > 1)
     tx = problem.on(cpu)[edge.origin].tx
     if len(own) > 1 and tx.replicas is not None:
-        return tx.mixed(float(own == to), replicated=True)
+        return tx.mixed(float(own == to) if alike else _same(cpu, to), replicated=True)
     steer = traffic.steer if len(to) > 1 else 0.0
     return tx.mixed(_same(cpu, to)) + steer
 
 
 def receiving(
-    problem: Problem, home: dict[int, int], edge: Edge, cpu: int, of: Lcores, own: Lcores
+    problem: Problem, home: dict[int, int], edge: Edge, cpu: int, of: Lcores, own: Lcores,
+    alike: bool = True,
 ) -> float:
     """A segment classifies packets on receipt when any function needs that which they may yet meet
-    in it. Then the header is there when the first one, that does not, touches it."""
-    # A flow's hash takes it to the same one of as many replicas.
-    same = 1.0 if own == of and len(own) > 1 else _same(cpu, of)
+    in it. Then the header is there when the first one, that does not, touches it. `alike`: as of
+    sending."""
+    same = 1.0 if own == of and len(own) > 1 and alike else _same(cpu, of)
     replicated = len(own) > 1
     if edge.target == len(problem.nfs):
         return problem.traffic.sink.mixed(same, len(of) > 1)

@@ -148,8 +148,8 @@ def _following(draw: random.Random, chances: dict[int, float]) -> int | None:
 def _replica(
     draw: random.Random, queues: Sequence[Sequence[_Queue]], stage: QueueStage, following: int
 ) -> int:
-    """Any; but of as many on the same lcores the one on its own, as flows are steered alike."""
+    """Any; but of as many on the same lcores the one on its own, where flows are steered alike."""
     there = [queue.stage.cpu for queue in queues[following]]
-    if len(there) > 1 and there == [queue.stage.cpu for queue in queues[stage.position]]:
+    if len(there) > 1 and not stage.resteers and there == [queue.stage.cpu for queue in queues[stage.position]]:
         return there.index(stage.cpu)
     return draw.randrange(len(there))

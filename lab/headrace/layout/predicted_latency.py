@@ -26,7 +26,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from headrace.layout.layout import SOURCE, Beside, Layout, Problem, homes, lead_extra, parts, side
+from headrace.layout.layout import (
+    SOURCE,
+    Beside,
+    Layout,
+    Problem,
+    homes,
+    lead_extra,
+    parts,
+    resteered,
+    side,
+)
 
 BURST = 32
 _ROUNDS, _CONVERGED = 1000, 1e-9
@@ -43,6 +53,7 @@ class QueueStage:
     knots: tuple[tuple[float, float], ...]
     idle: float  # cycles of a poll that finds none
     clock: float = 0.0  # of the sink: until it reads the clock
+    resteers: bool = False  # behind it a flow has another one of as many replicas
 
     def takes(self, burst: float) -> float:
         """Cycles of a poll that finds so many packets."""
@@ -247,10 +258,10 @@ def stages(problem: Problem, layout: Layout, rate_pps: float) -> list[tuple[Queu
     rate, polls = rate_pps / problem.tsc_hz, _polls(problem, layout)
     full = parts(problem, layout)
     at_bursts = {n: parts(one, layout) for n, one in sorted(problem.at_bursts.items())}
-    last = len(full) - 1
+    last, home = len(full) - 1, homes(len(problem.nfs), layout)
     way = []
     for position, several in enumerate(full):
-        extra = 0.0
+        extra, other = 0.0, resteered(problem.nfs, home, position)
         if 0 < position < last and (here := layout.beside_in(position - 1)):
             extra = lead_extra(problem, here)
         stages = []
@@ -266,7 +277,9 @@ def stages(problem: Problem, layout: Layout, rate_pps: float) -> list[tuple[Queu
                 knots = _line(cycles, polls[position], BURST / len(several))
             idle = min(problem.traffic.idle, knots[0][1])
             clock = _clock(problem, layout, part.cpu, polls[-1]) if position == last else 0.0
-            stages.append(QueueStage(position, part.cpu, rate * packets, knots, idle, clock))
+            stages.append(
+                QueueStage(position, part.cpu, rate * packets, knots, idle, clock, other)
+            )
         way.append(tuple(stages))
     return way
 

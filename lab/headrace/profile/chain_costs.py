@@ -87,7 +87,8 @@ def problem(
     }
     whole = cases["whole"]
     edges = taken.edges(whole.samples, experiment, bench.description)
-    priced = pricing.price(names, runs, edges, lcores, bench.tsc_hz)
+    resteers = taken.resteers(experiment, bench.description)
+    priced = pricing.price(names, runs, edges, lcores, bench.tsc_hz, resteers)
     if for_latency:
         priced = _with_small_bursts(priced, cases, layouts, away)
     _check_delivered(experiment, priced)
@@ -136,6 +137,7 @@ def _with_small_bursts(
             priced.edges,
             priced.lcores,
             priced.tsc_hz,
+            [i for i, nf in enumerate(priced.nfs) if nf.resteers],
         )
         for n in bursts.BURSTS
     }

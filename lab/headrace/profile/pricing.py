@@ -5,7 +5,7 @@ whole chain in layouts that together have all of these places."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from statistics import median
 
@@ -95,13 +95,13 @@ class Taken:
 @dataclass(frozen=True)
 class _Seen:
     """A cost in its place. `near`: the packet's other place is on the same lcore; for what replicas
-    send, it is replicas on the same lcores. `again`: it has been on this lcore before, and comes
-    from another."""
+    send, it is replicas on the same lcores; None: that of half of the packets. `again`: it has been
+    on this lcore before, and comes from another."""
 
     what: str
     nf: int
     cpu: int
-    near: bool
+    near: bool | None
     replicated: bool
     cycles: float
     again: bool = False
@@ -114,20 +114,23 @@ def price(
     edges: Sequence[Edge],
     lcores: Sequence[int],
     tsc_hz: float,
+    resteers: Collection[int] = (),
 ) -> Problem:
-    """`runs`: any of them; without `half` tables are as if of no size."""
+    """`runs`: any of them; without `half` tables are as if of no size. `resteers`: the functions
+    behind which a flow has another one of as many replicas."""
     relief, crowd = _relief(len(names), runs), _crowd(runs)
     seen = _of_one_state(
         [
             replace(one, away=taken.away)
             for name, taken in runs.items()
             if name != "half"
-            for one in _seen(taken, relief, edges, crowd)
+            for one in _seen(taken, relief, edges, crowd, resteers)
         ]
     )
 
     def nfs(cpu: int | None) -> tuple[NfCost, ...]:
-        return tuple(_nf(seen, i, name, cpu, relief[i]) for i, name in enumerate(names))
+        costs = (_nf(seen, i, name, cpu, relief[i]) for i, name in enumerate(names))
+        return tuple(replace(nf, resteers=i in resteers) for i, nf in enumerate(costs))
 
     ends = tuple(dict.fromkeys((lcores[0], lcores[-1])))
     priced = Problem(
@@ -175,27 +178,33 @@ def _work(taken: Taken) -> dict[int, float]:
 
 
 def _seen(
-    taken: Taken, relief: Sequence[float], edges: Sequence[Edge], crowd: float
+    taken: Taken,
+    relief: Sequence[float],
+    edges: Sequence[Edge],
+    crowd: float,
+    resteers: Collection[int],
 ) -> Iterator[_Seen]:
     on = [tuple(part.cpu for part in stage) for stage in taken.stages]
     crowds = _crowds(taken, relief)
     home = homes(len(relief), taken.layout)
+    mixing = {home[i] for i in resteers}
     for at, stage in enumerate(taken.stages):
-        before = {on[home[e.origin]] for e in edges if home[e.target] == at != home[e.origin]}
+        stages = {home[e.origin] for e in edges if home[e.target] == at != home[e.origin]}
+        before = {(on[i], i in mixing) for i in stages}
         after = {on[home[e.target]] for e in edges if home[e.origin] == at != home[e.target]}
         for part in stage:
             if at == 0:
                 beside = further(taken.layout, part.cpu) if len(on[1]) > 1 else 0
                 yield from _end("source", part, on[1], beside * crowd)
             elif at == len(on) - 1:
-                for others in before if len(before) == 1 else ():
+                for others, _ in before if len(before) == 1 else ():
                     yield from _end("sink", part, others)
                     yield from _end("sink's receiving", part, others, part.tx)
             else:
                 been = any(part.cpu in others for others in on[:at])
                 for one in _received(part, before, on[at], crowds[part.cpu], relief):
                     yield replace(one, again=been and not one.near)
-                yield from _sent(part, after, on[at])
+                yield from _sent(part, after, on[at], at in mixing)
 
 
 def _end(what: str, part: PricedPart, others: Lcores, beside: float = 0.0) -> Iterator[_Seen]:
@@ -205,42 +214,51 @@ def _end(what: str, part: PricedPart, others: Lcores, beside: float = 0.0) -> It
 
 
 def _received(
-    part: PricedPart, before: Set[Lcores], own: Lcores, crowd: float, relief: Sequence[float]
+    part: PricedPart,
+    before: Set[tuple[Lcores, bool]],
+    own: Lcores,
+    crowd: float,
+    relief: Sequence[float],
 ) -> Iterator[_Seen]:
-    """Nothing of the first function where its packets come from the same lcore and from others."""
+    """`before`: where packets come from, and whether flows are steered otherwise behind it. Nothing
+    of the first function where its packets come from the same lcore and from others, but for
+    halves of what replicas get."""
     replicated = len(own) > 1
     positions = sorted(part.nfs)
-    near = {_near(part.cpu, of, own) for of in before}
+    near = {_near(part.cpu, of, own, mixed) for of, mixed in before}
+    halves = before == {(own, True)} and len(own) == 2
     usual = 0.5 if replicated else 1.0
     halvings = min(HALVINGS_MAX, math.log2(usual / crowd)) if crowd else 0.0
     joined = "joined " if len(positions) > 1 else ""
-    if near in ({True}, {False}):
+    told = near in ({True}, {False}) or halves
+    if told:
         [one] = near
-        yield _Seen(f"{joined}rx", positions[0], part.cpu, bool(one), replicated, part.rx)
+        yield _Seen(f"{joined}rx", positions[0], part.cpu, one, replicated, part.rx)
     for i in positions:
-        if i != positions[0] or near in ({True}, {False}):
+        if i != positions[0] or told:
             what = f"{joined}work" if i == positions[0] else "work"
-            here = i != positions[0] or near == {True}
+            here = True if i != positions[0] else one
             cycles = part.nfs[i] + halvings * relief[i]
             yield _Seen(what, i, part.cpu, here, replicated, cycles)
     yield _Seen("loop", positions[0], part.cpu, True, replicated, part.loop)
 
 
-def _near(cpu: int, of: Lcores, own: Lcores) -> bool | None:
+def _near(cpu: int, of: Lcores, own: Lcores, mixed: bool) -> bool | None:
     """Whether packets come from the same lcore; None: some of both. Among as many replicas a flow
-    keeps to one."""
-    if of == own or cpu not in of:
+    keeps to one, unless it is steered otherwise."""
+    if cpu not in of or (of == own and not mixed):
         return cpu in of
     return True if len(of) == 1 else None
 
 
-def _sent(part: PricedPart, after: Set[Lcores], own: Lcores) -> Iterator[_Seen]:
+def _sent(part: PricedPart, after: Set[Lcores], own: Lcores, mixed: bool) -> Iterator[_Seen]:
     """What one replica's sending costs to several is not seen apart from their steering."""
     if len(after) != 1:
         return
     [to] = after
     if len(own) > 1 or len(to) == 1:
-        yield _Seen("tx", max(part.nfs), part.cpu, to == own, len(own) > 1, part.tx)
+        near = None if mixed and len(own) > 1 and to == own else to == own
+        yield _Seen("tx", max(part.nfs), part.cpu, near, len(own) > 1, part.tx)
 
 
 def _crowds(taken: Taken, relief: Sequence[float]) -> dict[int, float]:
@@ -276,7 +294,7 @@ def _nf(seen: Sequence[_Seen], i: int, name: str, cpu: int | None, relief: float
 def _hop(seen: Sequence[_Seen], what: str, i: int, cpu: int | None) -> Hop:
     """What was not seen of this function is as far from what was as it is for the others."""
 
-    def cost(near: bool, replicated: bool) -> float | None:
+    def cost(near: bool | None, replicated: bool) -> float | None:
         here = [
             one for one in seen if (one.what, one.near, one.replicated) == (what, near, replicated)
         ]
@@ -296,7 +314,10 @@ def _hop(seen: Sequence[_Seen], what: str, i: int, cpu: int | None) -> Hop:
     def pair(replicated: bool) -> tuple[float, float] | None:
         near, apart = cost(True, replicated), cost(False, replicated)
         if near is None and apart is None:
-            return None
+            if (middle := cost(None, replicated)) is None:
+                return None
+            half = min(middle, further(replicated) / 2)
+            return middle - half, middle + half
         if near is None:
             assert apart is not None
             return max(0.0, apart - further(replicated)), apart

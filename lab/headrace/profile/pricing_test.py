@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -20,6 +21,7 @@ from headrace.layout.layout import (
     further,
     homes,
     loads,
+    resteered,
     throughput,
 )
 from headrace.profile.pricing import PricedPart, Taken, layouts, price
@@ -61,7 +63,10 @@ def ran(given: Problem, layout: Layout, tables: float = 1.0) -> Taken:
     stages.append((PricedPart(0, 1.0, source, 0.0, 0.0, 32),))
     for at in range(1, len(on) - 1):
         here = [i for i in range(n) if home[i] == at]
-        stages.append(tuple(_part(given, here, on, at, cpu, crowd[cpu] * tables) for cpu in on[at]))
+        mixed = resteered(given.nfs, home, at - 1), resteered(given.nfs, home, at)
+        stages.append(
+            tuple(_part(given, here, on, at, cpu, crowd[cpu] * tables, mixed) for cpu in on[at])
+        )
     sink = given.traffic.sink.mixed(*_ends(1, on[-2]))
     stages.append((PricedPart(1, 1.0, sink, 0.0, 0.0, 32),))
     return Taken(layout, tuple(stages), HZ * KEPT / max(loads(given, layout).values()))
@@ -72,29 +77,44 @@ def _ends(cpu: int, others: tuple[int, ...]) -> tuple[float, bool]:
 
 
 def _part(
-    given: Problem, here: list[int], on: list[tuple[int, ...]], at: int, cpu: int, crowd: float
+    given: Problem,
+    here: list[int],
+    on: list[tuple[int, ...]],
+    at: int,
+    cpu: int,
+    crowd: float,
+    mixed: tuple[bool, bool],
 ) -> PricedPart:
+    """`mixed`: whether flows are steered otherwise behind the segment before, and behind this."""
     own, of, to = on[at], on[at - 1], on[at + 1]
     several = len(own) > 1
-    near = 1.0 if several and of == own else (cpu in of) / len(of)
+    near = 1.0 if several and of == own and not mixed[0] else (cpu in of) / len(of)
     nfs = given.on(cpu)
     first, last = nfs[here[0]], nfs[here[-1]]
     work = {i: nfs[i].inside(several, crowd) for i in here}
     work[here[0]] += first.work.mixed(near, several) - first.inside(several)
-    tx = last.tx.mixed(float(own == to), True) if several else last.tx.mixed((cpu in to) / len(to))
+    tx = last.tx.mixed((cpu in to) / len(to))
+    if several:
+        tx = last.tx.mixed((0.5 if mixed[1] else 1.0) * (own == to), True)
     rx = first.rx.mixed(near, several)
     return PricedPart(cpu, 1 / len(own), rx, tx, 1.0, 32, sum(work.values()), work)
 
 
-@pytest.mark.parametrize("n", [1, 3, 4])
-def test_every_layout_is_priced_out_of_a_few(n: int) -> None:
+@pytest.mark.parametrize(
+    ("n", "resteers"), [(1, ()), (3, ()), (4, ()), (1, (0,)), (3, (1,)), (4, (0, 2)), (4, range(4))]
+)
+def test_every_layout_is_priced_out_of_a_few(n: int, resteers: Sequence[int]) -> None:
+    """Behind a load balancer, say, half of what replicas get comes from the other lcore."""
     given = truth(n, crowd=25.0)
+    given = replace(
+        given, nfs=tuple(replace(nf, resteers=i in resteers) for i, nf in enumerate(given.nfs))
+    )
     runs = {
         name: ran(given, layout, 0.5 if name == "half" else 1.0)
         for name, layout in layouts(n, (0, 1)).items()
     }
     ways = tuple(Edge(i - 1, i, 1.0) for i in range(n + 1))
-    priced = price([str(i) for i in range(n)], runs, ways, (0, 1), HZ)
+    priced = price([str(i) for i in range(n)], runs, ways, (0, 1), HZ, resteers)
     assert priced.kept == pytest.approx(KEPT, rel=0.02)
     for layout in all_layouts(given):
         predicted, real = throughput(priced, layout), throughput(given, layout)

@@ -9,7 +9,8 @@ outside of what was measured nothing is predicted.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from statistics import median
@@ -54,7 +55,14 @@ def _file(nf: str) -> Path:
     return store.profiles_folder() / f"{nf}.json"
 
 
-def problem(doc: Document, experiment: Experiment, lcores: Sequence[int], say: Say) -> Problem:
+def problem(
+    doc: Document,
+    experiment: Experiment,
+    lcores: Sequence[int],
+    say: Say,
+    resteers: Collection[int] = (),
+) -> Problem:
+    """`resteers`: as of pricing's."""
     nfs, places = [], []
     hz = []
     for node in experiment.nodes:
@@ -71,7 +79,8 @@ def problem(doc: Document, experiment: Experiment, lcores: Sequence[int], say: S
             + (f", {wanted.rules} rules" if "rules" in depends_on(node.nf) else "")
         )
     traffic, kept = traffic_of(places, lcores), kept_of(places)
-    return Problem(tuple(nfs), traffic, tuple(lcores), max(hz), kept=kept)
+    costs = tuple(replace(nf, resteers=i in resteers) for i, nf in enumerate(nfs))
+    return Problem(costs, traffic, tuple(lcores), max(hz), kept=kept)
 
 
 def line_cycles(experiment: Experiment) -> tuple[float | None, bool]:
