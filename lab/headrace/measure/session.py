@@ -180,7 +180,11 @@ class Session:
         began, starts, wanted, why = time.monotonic(), 0, turns * len(points), ""
         while starts < MORE_STARTS * wanted:
             if not self._starts.enough(points, turns):
-                lacking = "the hypervisor had lcores elsewhere"
+                lacking = (
+                    "the hypervisor had lcores elsewhere"
+                    if self._starts.all_tell(points)
+                    else "others took too much of the lcores"
+                )
             elif not self._decided(points, turns):
                 lacking = "they were not told apart"
             else:
@@ -466,7 +470,7 @@ def _ended_by(
             shutil.rmtree(target)  # while it waited for lcores, say
             progress.say("interrupted before anything was measured")
         elif interrupted:
-            progress.say(f"interrupted before anything was measured; see {named}")
+            progress.say(f"interrupted before a first result; see the trials in {named}")
         return
     if isinstance(error, BundleUnwritable):
         with contextlib.suppress(BundleUnwritable):  # it says the same of another file

@@ -440,9 +440,9 @@ def test_of_bad_input_found_late_nothing_is_left(home: Path) -> None:
     assert not done.reported
 
 
-def test_interrupted_before_anything_was_measured(home: Path) -> None:
+def test_interrupted_before_a_first_result(home: Path) -> None:
     done = run(home, [Fake("a", [], fault=fails_at(1, KeyboardInterrupt()))])
-    assert "interrupted before anything was measured; see" in done.words
+    assert "interrupted before a first result; see the trials in" in done.words
     assert Bundle(done.bundle).status.reason == "interrupted" and not done.reported
 
 

@@ -94,6 +94,11 @@ class Starts:
         telling = [one for one in slices if self._tells(one)]
         return self._mostly(telling, lines) and (bool(telling) or not slices)
 
+    def all_tell(self, points: Sequence[Point]) -> bool:
+        """Whether no start was without a slice that others left alone."""
+        each = [self._slices(number) for point in points for number in self._numbers(point)]
+        return all(any(map(self._tells, slices)) for slices in each if slices)
+
     def _numbers(self, point: Point) -> Sequence[int]:
         return self._of_point.get(id(point), ())
 

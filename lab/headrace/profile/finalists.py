@@ -4,7 +4,6 @@ good from what is bad, and short runs which of the good ones is best."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from statistics import median
@@ -50,10 +49,10 @@ def tried(
             samples, same = rounds.settled_load(up, _TRIALS)
         return median(s.throughput_pps for s in samples) if same else None
 
-    until = time.monotonic() + _SECONDS
+    until = bench.worked_s() + _SECONDS
     running = Race[Layout]({one: {} for one in several})
     most = min(_STARTS, _STARTS_EACH * bench.repetitions)
-    best = running.run(start, most, lambda: time.monotonic() > until)
+    best = running.run(start, most, lambda: bench.worked_s() > until)
     names = [node.name for node in experiment.nodes]
     for one, rates in running.rates.items():
         say(f"tried: {one.text(names)}: {_told(one, best, running)}, {_predicted(problem, one)}")

@@ -77,7 +77,7 @@ def test_the_fastest_is_chosen_and_its_prediction_stays(
     monkeypatch.setattr(points, "warm_up", lambda _up: None)
     monkeypatch.setattr(rounds, "settled_load", load)
     lines: list[str] = []
-    bench = cast(Bench, SimpleNamespace(repetitions=2))
+    bench = cast(Bench, SimpleNamespace(repetitions=2, worked_s=lambda: 0.0))
     doc = cast(Document, None)
     chosen = finalists.tried(bench, doc, SLOW, PROBLEM, choice, lines.append)
     expected: Layout = choice.layout if away else last

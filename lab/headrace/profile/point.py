@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -43,6 +44,9 @@ Json = dict[str, Any]
 # one-segment: source, NF and sink run to completion on one lcore, with no ring between.
 Placement = Literal["apart", "together", "one-segment"]
 
+# A hypervisor that moves lcores leaves them where they are for 5 to 45 s, and all of a plan waits so
+# long for them to come back for each repetition; not longer than for so many.
+_PATIENCE_S, _PATIENT = 60.0, 3
 _DRAIN_S = 0.02  # queues are short, and their end is waited for
 _WARM_PPS = 3e6  # the first guess of the rate
 _WARM_S, _WARM_MAX_S = 0.15, 20.0
@@ -68,6 +72,16 @@ class Bench:
     # (model/lines_between.py): what is held against them is of that state of the machine.
     lines: dict[frozenset[int], float] = field(default_factory=dict)
     mixed: bool = False  # some of it could be had in another state only
+    waited_s: float = 0.0  # for the state of the machine that costs are of
+
+    @property
+    def patience_s(self) -> float:
+        """How much longer that is waited for."""
+        return _PATIENCE_S * min(self.repetitions, _PATIENT) - self.waited_s
+
+    def worked_s(self) -> float:
+        """By a clock that stands still while it is waited for."""
+        return time.monotonic() - self.waited_s
 
     def line_cycles(self, lcores: Sequence[int]) -> float | None:
         """TSC cycles of a line between the first and the last of these, where costs were taken."""

@@ -52,7 +52,9 @@ class Lead:
 
 
 def lead(of: K, over: K, rates: Mapping[K, Rounds]) -> Lead | None:
-    """By the rounds in which both ran; None: there are none."""
+    """By the rounds in which both ran; None: there are none. None scatters over itself."""
+    if of == over and rates[of]:
+        return Lead(1.0, 1.0, 1.0)
     several = _differences(rates[of], rates[over])
     if not several.size:
         return None

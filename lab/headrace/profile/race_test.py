@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from headrace.profile.race import ROUNDS, Race, fastest, lead, undecided
+from headrace.profile.race import ROUNDS, Lead, Race, fastest, lead, undecided
 from headrace.spec.plan import CHOICE_CLOSE
 
 SCATTER, MOOD = 0.035, 0.06  # of starts; of whole rounds
@@ -111,6 +111,12 @@ def test_a_disturbed_start_of_several_moves_nothing() -> None:
     rates = {"a": dict.fromkeys(range(5), 10e6), "b": {**dict.fromkeys(range(5), 9.5e6), 3: 6e6}}
     ahead = lead("b", "a", rates)
     assert ahead is not None and ahead.over == pytest.approx(0.95)
+
+
+def test_none_is_ahead_of_itself() -> None:
+    """What a start scatters by is the same on both sides."""
+    rates = {"a": {0: 10e6, 1: 8e6}, "b": {}}
+    assert lead("a", "a", rates) == Lead(1, 1, 1) and lead("b", "b", rates) is None
 
 
 def test_what_ran_in_no_common_round_is_not_told_apart() -> None:

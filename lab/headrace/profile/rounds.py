@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -21,9 +22,6 @@ T = TypeVar("T")
 SLOW = 0.25
 _MET, _COLD_S, _COLD_MOST_S = 2, 0.1, 0.5
 _MORE = 3  # trials of a start, while all that it has were disturbed
-# Trials of a start, while the hypervisor has lcores elsewhere than when costs were taken; fewer for
-# who asks for few repetitions.
-_MORE_MOVED = 10
 # Starts of the cases that lack samples, for each case that there is; two for each repetition that
 # was asked for. By rounds of those cases one alone had five seconds, and such states last for 45.
 _AGAIN = 6
@@ -142,16 +140,22 @@ def _warm(up: RunningPoint, seconds: float, rate_pps: float) -> PointSample:
 
 
 def settled_load(up: RunningPoint, count: int) -> tuple[list[PointSample], bool]:
-    """Samples of full load of the state that costs are of, and True; where more trials bring none,
-    those of another one, and False. Another start takes longer than they do."""
+    """Samples of full load of the state that costs are of, and True: it is waited for, as another
+    start takes longer than another trial. Once nobody has patience any more, those of another one,
+    and False."""
     bench = up.bench
     samples = full_load(up, count)
-    for _ in range(min(_MORE_MOVED, 3 * bench.repetitions)):
-        if any(one.of_state(bench.lines) for one in samples):
-            break
+    begun, most = time.monotonic(), bench.patience_s
+    while (waited := time.monotonic() - begun) < most and not _of_state(samples, bench):
+        up.bench.session.progress.status("waiting for lcores: the hypervisor has them elsewhere")
         samples += full_load(up, 1)
-    same = [one for one in samples if one.of_state(bench.lines)]
+    bench.waited_s += waited
+    same = _of_state(samples, bench)
     return same or samples, bool(same)
+
+
+def _of_state(samples: Sequence[PointSample], bench: Bench) -> list[PointSample]:
+    return [one for one in samples if one.of_state(bench.lines)]
 
 
 def full_load(up: RunningPoint, count: int) -> list[PointSample]:

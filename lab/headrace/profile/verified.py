@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
@@ -127,10 +126,10 @@ def _in_rounds(
     had a part in the choice, and all of them count: what was lucky when it was chosen has no more
     luck here than others."""
     left = min(_STARTS, _STARTS_EACH * bench.repetitions)
-    usual, until = min(_ROUNDS, bench.repetitions), time.monotonic() + _SECONDS
+    usual, until = min(_ROUNDS, bench.repetitions), bench.worked_s() + _SECONDS
     for turn in count():
         wanted = list(each) if turn < usual else _lacking(each, chosen, beside)
-        if turn >= usual and (not wanted or len(wanted) > left or time.monotonic() > until):
+        if turn >= usual and (not wanted or len(wanted) > left or bench.worked_s() > until):
             break
         left -= len(wanted)
         for key in alternating(wanted, turn):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -14,9 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.engine.describe import Description
 from headrace.engine.plan_compiler import SINK
 from headrace.ground.inline import EnginePoint
 from headrace.layout.layout import Layout
+from headrace.measure.session import Session
 from headrace.profile import point as points
 from headrace.profile import rounds, verified
 from headrace.profile.point import Bench, PointSample, RunningPoint
@@ -98,7 +101,7 @@ def test_a_choice_is_as_far_behind_as_the_fastest_is_ahead(
     """Nothing is told where one of them never ran beside the choice."""
     best = LayoutPlan(
         role="best", segments=(), predicted_pps=9e6, cycles_per_lcore={1: 270},
-        over_chosen=over_chosen(1, 0.08),  # of the choice itself nothing is in doubt
+        over_chosen=over_chosen(1, 0),
     )  # fmt: skip
     ahead = None if over is None else over_chosen(over)
     segments = (SegmentPlan(functions=("a",), lcores=(0, 1)),)
@@ -159,14 +162,10 @@ def test_costs_are_of_the_state_that_no_case_lacks() -> None:
 
 
 def bench_of(repetitions: int, notes: list[str] | None = None) -> Bench:
-    progress = SimpleNamespace(say=[].append if notes is None else notes.append)
-    return cast(
-        Bench,
-        SimpleNamespace(
-            repetitions=repetitions, lines={}, mixed=False,
-            session=SimpleNamespace(progress=progress),
-        ),
-    )  # fmt: skip
+    say = [].append if notes is None else notes.append
+    progress = SimpleNamespace(say=say, status=lambda _text: None)
+    session = cast(Session, SimpleNamespace(progress=progress))
+    return Bench(cast(Description, None), session, (0, 1), repetitions, 0.2)
 
 
 @pytest.mark.parametrize(("repetitions", "again"), [(1, 2), (2, 4), (5, 6)])
@@ -347,21 +346,28 @@ def test_what_ran_elsewhere_is_started_again_beside_the_reference(
     assert 12 < len(started) <= 15 and len(notes) == 1
 
 
-@pytest.mark.parametrize(("near", "trials", "same"), [(1, 2, True), (4, 4, True), (99, 8, False)])
+@pytest.mark.parametrize(
+    ("near_s", "trials", "same"), [(0, 2, True), (50, 50, True), (9999, 120, False)]
+)
 def test_a_start_goes_on_until_lcores_are_where_they_were(
-    near: int, trials: int, same: bool, monkeypatch: pytest.MonkeyPatch
+    near_s: float, trials: int, same: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From its `near`th trial on."""
-    counted: list[float] = []
+    """After so many seconds, of a trial each; for two repetitions all starts together wait for two
+    minutes. What ends a race after some seconds does not count them."""
+    now = [0.0]
 
-    def taken(_up: object, _seconds: float) -> PointSample:
-        counted.append(1)
-        return sample(1e6, 78 if len(counted) >= near else 340, 0, 1)
+    def taken(_up: object, seconds: float) -> PointSample:
+        now[0] += 5 * seconds
+        return sample(1e6, 78 if now[0] >= near_s else 340, 0, 1)
 
     monkeypatch.setattr(points, "sample", taken)
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     bench = bench_of(2)
     bench.lines = {frozenset({0, 1}): 78.0}
-    up = cast(RunningPoint, SimpleNamespace(bench=SimpleNamespace(**vars(bench), seconds=0.2)))
+    up = cast(RunningPoint, SimpleNamespace(bench=bench))
     samples, of_state = rounds.settled_load(up, 2)
-    assert (len(counted), of_state) == (trials, same)
+    assert (round(now[0]), of_state) == (trials + 2 * (not same), same)
     assert {one.line for one in samples} == {78 if same else 340}
+    assert bench.worked_s() == pytest.approx(2.0)
+    rounds.settled_load(up, 2)
+    assert bench.waited_s == pytest.approx(now[0] - 4 if same else 120)

@@ -149,9 +149,8 @@ class ChainPlan(Spec):
     def choice_sure(self) -> bool:
         """Whether nine times in ten the choice is within CHOICE_CLOSE of each of the others, or
         behind one of them by more."""
-        bound, best = 1 / (1 - CHOICE_CLOSE), self.layout("best").segments
-        others = (one for one in self.layouts if one.segments != best)
-        leads = [one.over_chosen for one in others if one.over_chosen]
+        bound = 1 / (1 - CHOICE_CLOSE)
+        leads = [one.over_chosen for one in self.layouts if one.over_chosen]
         return all(one.most <= bound for one in leads) or any(one.least > bound for one in leads)
 
 
