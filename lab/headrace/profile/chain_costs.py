@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from statistics import median
 
+from headrace.engine.steering import resteering
 from headrace.errors import HeadraceError
 from headrace.ground.inline import EnginePoint
 from headrace.layout.layout import Hop, Layout, Lcores, NfCost, Problem, Traffic
@@ -87,7 +88,7 @@ def problem(
     }
     whole = cases["whole"]
     edges = taken.edges(whole.samples, experiment, bench.description)
-    resteers = taken.resteers(experiment, bench.description)
+    resteers = resteering(experiment, bench.description)
     priced = pricing.price(names, runs, edges, lcores, bench.tsc_hz, resteers)
     if for_latency:
         priced = _with_small_bursts(priced, cases, layouts, away)
@@ -137,7 +138,7 @@ def _with_small_bursts(
             priced.edges,
             priced.lcores,
             priced.tsc_hz,
-            [i for i, nf in enumerate(priced.nfs) if nf.resteers],
+            {nf.name for nf in priced.nfs if nf.resteers},
         )
         for n in bursts.BURSTS
     }

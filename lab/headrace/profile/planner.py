@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
+from headrace.engine.steering import resteering
 from headrace.layout import cut_search, cuts, goals
 from headrace.layout.goals import WantedLayout
 from headrace.layout.layout import Layout, NfCost, Problem, loads, throughput
 from headrace.profile import chain_costs as costs
-from headrace.profile import finalists, layout_point, stored, taken, verified
+from headrace.profile import finalists, layout_point, stored, verified
 from headrace.profile.point import Bench, Json
 from headrace.profile.verified import ReferenceRun, Verified
 from headrace.spec import plan as planned
@@ -116,7 +117,7 @@ class Planner:
 
     def _from_profiles(self, experiment: Experiment) -> _Costs:
         cpus = list(self.cpus)
-        resteers = taken.resteers(experiment, self.bench.description)
+        resteers = resteering(experiment, self.bench.description)
         problem = stored.problem(self.doc, experiment, cpus, self._detail, resteers)
         line, mixed = stored.line_cycles(experiment)
         priced = _Costs(problem, mixed=mixed, line_cycles=line)

@@ -114,23 +114,24 @@ def price(
     edges: Sequence[Edge],
     lcores: Sequence[int],
     tsc_hz: float,
-    resteers: Collection[int] = (),
+    resteers: Collection[str] = (),
 ) -> Problem:
     """`runs`: any of them; without `half` tables are as if of no size. `resteers`: the functions
     behind which a flow has another one of as many replicas."""
     relief, crowd = _relief(len(names), runs), _crowd(runs)
+    mixing = [i for i, name in enumerate(names) if name in resteers]
     seen = _of_one_state(
         [
             replace(one, away=taken.away)
             for name, taken in runs.items()
             if name != "half"
-            for one in _seen(taken, relief, edges, crowd, resteers)
+            for one in _seen(taken, relief, edges, crowd, mixing)
         ]
     )
 
     def nfs(cpu: int | None) -> tuple[NfCost, ...]:
         costs = (_nf(seen, i, name, cpu, relief[i]) for i, name in enumerate(names))
-        return tuple(replace(nf, resteers=i in resteers) for i, nf in enumerate(costs))
+        return tuple(replace(nf, resteers=nf.name in resteers) for nf in costs)
 
     ends = tuple(dict.fromkeys((lcores[0], lcores[-1])))
     priced = Problem(
@@ -187,10 +188,10 @@ def _seen(
     on = [tuple(part.cpu for part in stage) for stage in taken.stages]
     crowds = _crowds(taken, relief)
     home = homes(len(relief), taken.layout)
-    mixing = {home[i] for i in resteers}
+    mixed = {home[i] for i in resteers}
     for at, stage in enumerate(taken.stages):
         stages = {home[e.origin] for e in edges if home[e.target] == at != home[e.origin]}
-        before = {(on[i], i in mixing) for i in stages}
+        before = {(on[i], i in mixed) for i in stages}
         after = {on[home[e.target]] for e in edges if home[e.origin] == at != home[e.target]}
         for part in stage:
             if at == 0:
@@ -204,7 +205,7 @@ def _seen(
                 been = any(part.cpu in others for others in on[:at])
                 for one in _received(part, before, on[at], crowds[part.cpu], relief):
                     yield replace(one, again=been and not one.near)
-                yield from _sent(part, after, on[at], at in mixing)
+                yield from _sent(part, after, on[at], at in mixed)
 
 
 def _end(what: str, part: PricedPart, others: Lcores, beside: float = 0.0) -> Iterator[_Seen]:

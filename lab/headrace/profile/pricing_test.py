@@ -114,7 +114,7 @@ def test_every_layout_is_priced_out_of_a_few(n: int, resteers: Sequence[int]) ->
         for name, layout in layouts(n, (0, 1)).items()
     }
     ways = tuple(Edge(i - 1, i, 1.0) for i in range(n + 1))
-    priced = price([str(i) for i in range(n)], runs, ways, (0, 1), HZ, resteers)
+    priced = price([str(i) for i in range(n)], runs, ways, (0, 1), HZ, set(map(str, resteers)))
     assert priced.kept == pytest.approx(KEPT, rel=0.02)
     for layout in all_layouts(given):
         predicted, real = throughput(priced, layout), throughput(given, layout)

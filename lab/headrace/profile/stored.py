@@ -60,7 +60,7 @@ def problem(
     experiment: Experiment,
     lcores: Sequence[int],
     say: Say,
-    resteers: Collection[int] = (),
+    resteers: Collection[str] = (),
 ) -> Problem:
     """`resteers`: as of pricing's."""
     nfs, places = [], []
@@ -79,7 +79,7 @@ def problem(
             + (f", {wanted.rules} rules" if "rules" in depends_on(node.nf) else "")
         )
     traffic, kept = traffic_of(places, lcores), kept_of(places)
-    costs = tuple(replace(nf, resteers=i in resteers) for i, nf in enumerate(nfs))
+    costs = tuple(replace(nf, resteers=nf.name in resteers) for nf in nfs)
     return Problem(costs, traffic, tuple(lcores), max(hz), kept=kept)
 
 

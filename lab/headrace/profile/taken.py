@@ -14,8 +14,6 @@ from headrace.profile.pricing import PricedPart, Taken
 from headrace.record.counters import NfReading, ReplicaReading
 from headrace.spec.study import Experiment
 
-_STEERED_BY = {"src_ip", "dst_ip", "src_port", "dst_port", "proto"}  # engine/core/pkt.c
-
 
 def run(samples: Sequence[PointSample], layout: Layout, names: Sequence[str]) -> Taken:
     """The engine's segments come in the order of the plan: source, the chain's, sink."""
@@ -108,18 +106,6 @@ def edges(
     return (
         Edge(SOURCE, 0, 1.0),
         *(Edge(*way, share) for way, share in sorted(ratios.items()) if share > 0),
-    )
-
-
-def resteers(experiment: Experiment, description: Description) -> frozenset[int]:
-    """Positions of functions that may write what flows are steered by, so that behind them a flow
-    has another one of as many replicas. Where each segment hands flows out in turn, all of them."""
-    if experiment.study.deployment.steer == "even":
-        return frozenset(range(len(experiment.nodes)))
-    return frozenset(
-        i
-        for i, node in enumerate(experiment.nodes)
-        if _STEERED_BY & set(description.nfs[node.nf]["writes"])
     )
 
 

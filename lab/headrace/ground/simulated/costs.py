@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headrace.engine.place import Placement
@@ -36,10 +36,12 @@ def priced(
     count: Mapping[str, int],
     corner: float = 0.0,
     edges: tuple[Edge, ...] = (),
+    resteers: Collection[str] = (),
 ) -> PricedLayout:
     """`home`: where functions' costs were measured. `placement`: its segments in the order in which
     packets meet them. `count`: entries of each function's state. `corner`: -1 with all costs at
-    their least. `edges`: none, if all packets go through all functions."""
+    their least. `edges`: none, if all packets go through all functions. `resteers`: the functions
+    behind which a flow has another one of as many replicas."""
     outside = server.tester == "outside"
     layout = Layout(
         tuple(len(s.nodes) for s in placement.segments),
@@ -50,7 +52,7 @@ def priced(
     used = layout.used
     slower = beside_busy(server, {*used, *(() if outside else (placement.generator,))}, corner)
 
-    places, popular = _places(placement, edges), ranks(experiment)
+    places, popular = _places(placement, edges, resteers), ranks(experiment)
     costs = {node.name: (node, cost) for node, cost in with_costs_of(experiment, home)}
     order = [name for s in placement.segments for name in s.nodes]
 
@@ -72,9 +74,10 @@ def priced(
             for node, cost in (costs[name] for name in order)
         )  # fmt: skip
 
+    mixing = [i for i, s in enumerate(placement.segments) if not set(s.nodes).isdisjoint(resteers)]
     problem = Problem(
         nfs(used[0]) if used else (),
-        traffic_costs(home, server, experiment, placement, layout.lcores, corner)
+        traffic_costs(home, server, experiment, placement, layout.lcores, corner, mixing)
         if not outside
         else _from_outside(),
         used,
@@ -104,23 +107,28 @@ def backwards(placement: Placement) -> Placement:
 @dataclass(frozen=True)
 class _FunctionPlace:
     """Lcores that a function's segment gets packets from, is on, and gives them to. `fresh`: they
-    come unclassified."""
+    come unclassified. `resteers`: behind it a flow has another one of as many replicas; `alike`:
+    its packets come from none such."""
 
     before: tuple[int, ...]
     own: tuple[int, ...]
     behind: tuple[int, ...]
     fresh: bool
+    resteers: bool
+    alike: bool
 
     def near(self, cpu: int) -> float:
-        """The share of this lcore's packets that come from itself. A flow's hash takes it to the
-        same one of as many replicas."""
-        if self.before == self.own and len(self.own) > 1:
+        """The share of this lcore's packets that come from itself."""
+        if self.before == self.own and len(self.own) > 1 and self.alike:
             return 1.0
         return 1 / len(self.before) if cpu in self.before else 0.0
 
 
-def _places(placement: Placement, edges: Sequence[Edge] = ()) -> dict[str, _FunctionPlace]:
+def _places(
+    placement: Placement, edges: Sequence[Edge] = (), resteers: Collection[str] = ()
+) -> dict[str, _FunctionPlace]:
     """Without edges each segment has its packets of the one before, and gives them to the next."""
+    mixing = {i for i, s in enumerate(placement.segments, 1) if set(s.nodes) & set(resteers)}
     ways = [(placement.generator,), *(s.cpus for s in placement.segments), (placement.sink,)]
     order = [(i, name) for i, s in enumerate(placement.segments, 1) for name in s.nodes]
     stage = {SOURCE: 0, len(order): len(ways) - 1} | {n: i for n, (i, _) in enumerate(order)}
@@ -138,6 +146,8 @@ def _places(placement: Placement, edges: Sequence[Edge] = ()) -> dict[str, _Func
             ways[i],
             lcores((b for a, b in joined if a == i != b), i + 1),
             i == 1 and len(ways[i]) == 1,
+            name in resteers,
+            mixing.isdisjoint(a for a, b in joined if b == i),
         )
         for i, name in order
     }
@@ -209,6 +219,7 @@ def _cost(
         tx=Hop(one.tx * longer, (one.tx + one.over) * longer),
         loop=one.loop * longer,
         poll=(same * one.poll_near + (1 - same) * one.poll) * longer,
+        resteers=place.resteers,
     )
 
 
@@ -219,9 +230,11 @@ def traffic_costs(
     placement: Placement,
     between: Sequence[tuple[int, ...]],
     corner: float,
+    mixing: Collection[int] = (),
 ) -> Traffic:
     """`between`: the lcores of each segment that has the source's buffers, in a packet's order;
-    links to VNFs copy, and theirs are the host's alone."""
+    links to VNFs copy, and theirs are the host's alone. `mixing`: those of them behind which a flow
+    has another one of as many replicas."""
     costs = home.traffic
     assert costs is not None  # refuse.py
     generator, measure = placement.generator, placement.sink
@@ -243,7 +256,7 @@ def traffic_costs(
             each += over(costs.source_spill, generator, (measure,)) / len(between[0])
         each += longer * over(costs.source_far_kib, generator, (measure,))
     else:
-        left = _left(generator, between)
+        left = _left(generator, between, mixing)
         each += left * over(costs.source_back, generator, last)
         each += left * longer * over(costs.source_far_kib, generator, last)
     each += over(costs.stamp_line, generator, (measure,)) if stamp else 0.0
@@ -269,11 +282,13 @@ def _classifying(experiment: Experiment, home: DescribedServer, corner: float) -
     return max((c.rx.at(corner) - at(c.rx_known, corner) for c in costs), default=0.0)
 
 
-def _left(generator: int, between: Sequence[tuple[int, ...]]) -> float:
+def _left(
+    generator: int, between: Sequence[tuple[int, ...]], mixing: Collection[int] = ()
+) -> float:
     """The share of packets that are on another lcore than the source's meanwhile."""
     stays = 1.0
     for i, on in enumerate(between):
-        if i and on == between[i - 1]:
+        if i and on == between[i - 1] and i - 1 not in mixing:
             continue  # a flow's hash takes it to the same one of as many replicas
         stays *= 1 / len(on) if generator in on else 0.0
     return 1 - stays

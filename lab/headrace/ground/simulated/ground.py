@@ -16,6 +16,7 @@ from pathlib import Path
 from headrace.engine.describe import Description, describe
 from headrace.engine.place import Placement, Topology, place
 from headrace.engine.plan_compiler import GENERATOR, SINK, check_nodes
+from headrace.engine.steering import resteering
 from headrace.ground.computed import Computed, about_server
 from headrace.ground.contract import AboutServer, Checked, Offer, Site, resolved_of
 from headrace.ground.dry import TriedChains
@@ -126,7 +127,8 @@ class SimulatedGround:
         if absent:
             note = f"shares of {', '.join(sorted(absent))}: this chain has no such function"
             placement = replace(placement, notes=(*placement.notes, note))
-        return replace(point, placement=placement, edges=edges)
+        resteers = resteering(one, description)
+        return replace(point, placement=placement, edges=edges, resteers=resteers)
 
     def inline_point(self, one: Experiment, doc: Document) -> SimulatedPoint:
         """Functions in the engine of the traffic, which check_covered has let pass."""
@@ -196,6 +198,8 @@ class SimulatedPoint:
     cpus: frozenset[int] = frozenset()  # of this machine
     edges: tuple[Edge, ...] = ()  # none: all packets go through all functions
     remarks: tuple[str, ...] = ()  # what is right, but rarely meant
+    # Functions behind which a flow has another one of as many replicas.
+    resteers: frozenset[str] = frozenset()
 
     @property
     def chain(self) -> str:
@@ -262,7 +266,7 @@ class SimulatedPoint:
             )
         direction = self.experiment.workload.direction
         there, back = (
-            priced(home, server, self.experiment, way, self._counted, corner, self.edges)
+            priced(home, server, self.experiment, way, self._counted, corner, self.edges, self.resteers)
             for way in (self.placement, backwards(self.placement))
         )
         if direction == "both":
@@ -279,7 +283,10 @@ class SimulatedPoint:
             replace(self.placement, segments=tuple(replace(one, cpus=(cpu,)) for one in segments))
             for cpu in firsts.values()
         ]
-        each = [priced(home, server, self.experiment, one, self._counted) for one in ways]
+        each = [
+            priced(home, server, self.experiment, one, self._counted, resteers=self.resteers)
+            for one in ways
+        ]
         return max(each, key=lambda one: sum(cycles_of(one)))
 
     @contextlib.contextmanager

@@ -200,6 +200,24 @@ def test_replicas_share_bursts_and_not_what_a_poll_costs(tmp_path: Path) -> None
     assert first.cycles == second.cycles == pytest.approx((150 + 2) / 2)
 
 
+def test_behind_what_rewrites_flows_half_comes_from_the_other_lcore(tmp_path: Path) -> None:
+    """Two replicas behind two: what another lcore hands over costs 15 cycles more, which half of
+    the packets of each of the two pays where the functions before steer them otherwise."""
+    described = server(tmp_path)
+    execution = "{segments: [[acl], [lb]], lcores: [[1, 2], [1, 2]]}"
+    doc = document.parse(STUDY.format(execution=execution, chain="[1, 2]"), Path("two.yaml"))
+    [one] = expand(doc)
+    placement = place(one, doc, list(described.cpus), Topology(lambda cpu: [cpu], lambda cpu: 0))
+    count = counted(described, one, doc)
+    cycles = {}
+    for resteers in ("acl", "lb", ""):
+        given = priced(described, described, one, placement, count, resteers={resteers})
+        cycles[resteers] = [part.cycles for part in given.stages[2]]
+    assert cycles["lb"] == cycles[""]
+    more = [a - b for a, b in zip(cycles["acl"], cycles[""], strict=True)]
+    assert more == pytest.approx([15 / 4] * 2)
+
+
 def test_a_packet_that_is_alone_in_its_burst_pays_for_the_poll(tmp_path: Path) -> None:
     """0.1 Mpps is one packet in 10,000 cycles: each poll finds one. It costs 640 once, and the
     second function half of that, of which a full burst's packets have a 32nd each."""
