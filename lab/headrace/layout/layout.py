@@ -311,7 +311,12 @@ def sending(
 
 
 def receiving(
-    problem: Problem, home: dict[int, int], edge: Edge, cpu: int, of: Lcores, own: Lcores,
+    problem: Problem,
+    home: dict[int, int],
+    edge: Edge,
+    cpu: int,
+    of: Lcores,
+    own: Lcores,
     alike: bool = True,
 ) -> float:
     """A segment classifies packets on receipt when any function needs that which they may yet meet

@@ -277,9 +277,7 @@ def stages(problem: Problem, layout: Layout, rate_pps: float) -> list[tuple[Queu
                 knots = _line(cycles, polls[position], BURST / len(several))
             idle = min(problem.traffic.idle, knots[0][1])
             clock = _clock(problem, layout, part.cpu, polls[-1]) if position == last else 0.0
-            stages.append(
-                QueueStage(position, part.cpu, rate * packets, knots, idle, clock, other)
-            )
+            stages.append(QueueStage(position, part.cpu, rate * packets, knots, idle, clock, other))
         way.append(tuple(stages))
     return way
 

@@ -44,8 +44,8 @@ Json = dict[str, Any]
 # one-segment: source, NF and sink run to completion on one lcore, with no ring between.
 Placement = Literal["apart", "together", "one-segment"]
 
-# A hypervisor that moves lcores leaves them where they are for 5 to 45 s, and all of a plan waits so
-# long for them to come back for each repetition; not longer than for so many.
+# A hypervisor that moves lcores leaves them where they are for 5 to 45 s. All of a plan waits so
+# long for them to come back, for each repetition; not longer than for so many.
 _PATIENCE_S, _PATIENT = 60.0, 3
 _DRAIN_S = 0.02  # queues are short, and their end is waited for
 _WARM_PPS = 3e6  # the first guess of the rate

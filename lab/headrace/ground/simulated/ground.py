@@ -266,7 +266,9 @@ class SimulatedPoint:
             )
         direction = self.experiment.workload.direction
         there, back = (
-            priced(home, server, self.experiment, way, self._counted, corner, self.edges, self.resteers)
+            priced(
+                home, server, self.experiment, way, self._counted, corner, self.edges, self.resteers
+            )
             for way in (self.placement, backwards(self.placement))
         )
         if direction == "both":
