@@ -74,10 +74,9 @@ def priced(
             for node, cost in (costs[name] for name in order)
         )  # fmt: skip
 
-    mixing = [i for i, s in enumerate(placement.segments) if not set(s.nodes).isdisjoint(resteers)]
     problem = Problem(
         nfs(used[0]) if used else (),
-        traffic_costs(home, server, experiment, placement, layout.lcores, corner, mixing)
+        traffic_costs(home, server, experiment, placement, layout.lcores, corner, resteers)
         if not outside
         else _from_outside(),
         used,
@@ -230,11 +229,10 @@ def traffic_costs(
     placement: Placement,
     between: Sequence[tuple[int, ...]],
     corner: float,
-    mixing: Collection[int] = (),
+    resteers: Collection[str] = (),
 ) -> Traffic:
     """`between`: the lcores of each segment that has the source's buffers, in a packet's order;
-    links to VNFs copy, and theirs are the host's alone. `mixing`: those of them behind which a flow
-    has another one of as many replicas."""
+    links to VNFs copy, and theirs are the host's alone. `resteers`: as of priced."""
     costs = home.traffic
     assert costs is not None  # refuse.py
     generator, measure = placement.generator, placement.sink
@@ -256,6 +254,7 @@ def traffic_costs(
             each += over(costs.source_spill, generator, (measure,)) / len(between[0])
         each += longer * over(costs.source_far_kib, generator, (measure,))
     else:
+        mixing = [i for i, s in enumerate(placement.segments) if set(s.nodes) & set(resteers)]
         left = _left(generator, between, mixing)
         each += left * over(costs.source_back, generator, last)
         each += left * longer * over(costs.source_far_kib, generator, last)
