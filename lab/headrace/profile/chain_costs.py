@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from statistics import median
 
-from headrace.engine.steering import resteering
+from headrace.engine.resteering import resteering
 from headrace.errors import HeadraceError
 from headrace.ground.inline import EnginePoint
 from headrace.layout.layout import Hop, Layout, Lcores, NfCost, Problem, Traffic

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from headrace.engine.steering import resteering
+from headrace.engine.resteering import resteering
 from headrace.layout import cut_search, cuts, goals
 from headrace.layout.goals import WantedLayout
 from headrace.layout.layout import Layout, NfCost, Problem, loads, throughput

@@ -16,7 +16,7 @@ from pathlib import Path
 from headrace.engine.describe import Description, describe
 from headrace.engine.place import Placement, Topology, place
 from headrace.engine.plan_compiler import GENERATOR, SINK, check_nodes
-from headrace.engine.steering import resteering
+from headrace.engine.resteering import resteering
 from headrace.ground.computed import Computed, about_server
 from headrace.ground.contract import AboutServer, Checked, Offer, Site, resolved_of
 from headrace.ground.dry import TriedChains
