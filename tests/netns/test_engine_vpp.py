@@ -13,7 +13,7 @@ from headrace.ground.engines.translation import BALANCED, CHOSEN
 from headrace.ground.engines.vpp import no_vpp
 from headrace.record.bundle import Bundle
 from headrace.record.equivalence import equivalences
-from support.engines import ROUTER, run, spec_of
+from support.engines import ROUTER, run, spec_of, whole
 from support.lab import headrace, runtime_dir
 from support.netns import Lan
 
@@ -108,6 +108,19 @@ def test_translation(
     assert any(text in one for one in verdict.declared)
     trials = Bundle(tmp_path / "b").trials()
     assert [(one.sent, one.lost) for one in trials] == [(600, 0), (600, 0)]
+
+
+def test_packet_sockets(lan: Lan, engine_binary: Path, tmp_path: Path) -> None:
+    """VPP and the kernel at interfaces of the kernel's: whole frames, as headrace's."""
+    run(lan, tmp_path, engine_binary, spec_of(ROUTER, "af_packet", "forward", "vpp, nftables"))
+    verdicts = {one.engine: one.verdict for one in equivalences(tmp_path / "b")}
+    assert verdicts == dict.fromkeys(("vpp", "nftables"), "the same")
+    trials = {one.execution: one for one in Bundle(tmp_path / "b").trials()}
+    assert all(whole(one, 600) for one in trials.values())
+    counters = trials["vpp"].counters
+    assert counters is not None
+    sent = trials["vpp"].sent
+    assert counters.dut["in/rx"] == counters.dut["ethernet-input/vectors"] == sent
 
 
 FAULT = """

@@ -17,7 +17,7 @@ from headrace.ground.engines.vpp_check import check_chain
 from headrace.ground.engines.vpp_console import VppConsole
 from headrace.ground.engines.vpp_differences import differences
 from headrace.ground.engines.vpp_lines import VppLines, vpp_lines
-from headrace.ground.wired.devices import without_sockets
+from headrace.ground.wired.devices import make_ready, without_sockets
 from headrace.ground.wired.external import Commands
 from headrace.host.ledger import Ledger
 from headrace.host.programs import find, find_vpp
@@ -83,6 +83,7 @@ class VppForwarder:
         startup.write_text(self._startup(own, site))
         devices = {name: port.to for name, port in self.lines.ports}
         without_sockets(devices)
+        make_ready(devices, ledger)
         names = dict(zip(self.lines.interfaces, devices, strict=True))
         binary, vppctl = self.programs
         return Commands(

@@ -23,7 +23,7 @@ TIMEOUTS = {
 
 def check_chain(work: Work) -> None:
     """BadInput by function and parameter."""
-    work.check_ports(("memif",), "has drivers of its own")
+    work.check_ports(("memif", "af_packet"), "has drivers of its own")
     work.check_functions(_FUNCTIONS)
     _check_bed(work)
     _check_order(work)
@@ -38,6 +38,9 @@ def _check_bed(work: Work) -> None:
     assert bed is not None
     if len(set(bed.chain)) < 2:
         raise work.doc.error(("testbed", "chain"), "vpp: one port; allowed: two, in and out")
+    if len({to.kind for pair in work.ports.values() for to in pair}) > 1:
+        problem = "vpp: ports of two kinds; allowed: both memif, or both af_packet"
+        raise work.doc.error(("testbed", "chain"), problem)
 
 
 def _check_order(work: Work) -> None:

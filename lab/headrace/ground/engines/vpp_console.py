@@ -22,7 +22,7 @@ _LINK = re.compile(r"^(\S+) +\d+ +(up|down) ", re.MULTILINE)
 # Lines that may be many or long are read from a file, whose output nobody gets.
 _BULK = ("ip route add", "set ip neighbor", "set acl-plugin acl")
 # What others print that did as they were told.
-_FINE = re.compile(r"^lb_vip_add ok \d+$")
+_FINE = re.compile(r"^(lb_vip_add ok \d+|host-\S+)$")
 _THREAD = re.compile(r"^Thread (\d+) ", re.MULTILINE)
 _NODE = re.compile(
     r"^(\S+) +(?:\S+ )*\S+ +(\d+) +(\d+) +(\d+) +(\d*\.\d+e[+-]?\d+) +\d*\.\d+\s*$", re.MULTILINE
@@ -32,7 +32,7 @@ _COUNTS = {"rx packets": "rx", "tx packets": "tx", "drops": "drops", "rx-miss": 
            "tx-error": "tx-error"}  # fmt: skip
 _COUNT = re.compile(rf" ({'|'.join(_COUNTS)}) +(\d+)\s*$")
 _ENTRY = "ethernet-input"
-_INPUT = "memif-input"
+_INPUTS = ("memif-input", "af-packet-input")
 
 
 @dataclass
@@ -110,14 +110,14 @@ class VppConsole:
         busy = did.get(_ENTRY, VppNode()).calls
         counts: Counter[str] = Counter()
         for name, node in did.items():
-            idle = max(0, node.calls - busy) * self._poll if name == _INPUT else 0.0
+            idle = max(0, node.calls - busy) * self._poll if name in _INPUTS else 0.0
             cycles = max(0.0, node.cycles - idle)
             if node.vectors:
                 counts["cycles"] += round(cycles)
                 counts[f"{name}/cycles"] += round(cycles)
                 counts[f"{name}/vectors"] += node.vectors
-                counts[f"{name}/calls"] += node.calls if name != _INPUT else busy
-            if name == _INPUT:
+                counts[f"{name}/calls"] += busy if name in _INPUTS else node.calls
+            if name in _INPUTS:
                 counts["idle-cycles"] += round(min(idle, node.cycles))
         return counts
 
@@ -171,7 +171,7 @@ def _threads(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _mean_poll(did: Mapping[str, VppNode]) -> float:
-    polls = did.get(_INPUT, VppNode())
+    polls = next((did[name] for name in _INPUTS if name in did), VppNode())
     return polls.cycles / polls.calls if polls.calls else 0.0
 
 

@@ -17,8 +17,8 @@ from headrace.spec.chain import Node
 from headrace.spec.testbed import WirePort
 from headrace.spec.workload import Packets
 
-_MEMIF = "memif_plugin.so"
-# Plugins of functions.
+# Plugins of ports, by their kind, and of functions.
+_PORTS = {"memif": "memif_plugin.so", "af_packet": "af_packet_plugin.so"}
 _PLUGINS = {
     "acl": "acl_plugin.so", "nat": "nat_plugin.so", "lb": "lb_plugin.so",
 }  # fmt: skip
@@ -59,12 +59,16 @@ class VppLines:
     @property
     def interfaces(self) -> tuple[str, ...]:
         """Its names of the ports, in their order."""
-        return tuple(f"memif{i + 1}/0" for i in range(len(self.ports)))
+        return tuple(
+            f"memif{i + 1}/0" if port.to.kind == "memif" else f"host-{port.to.name}"
+            for i, (_, port) in enumerate(self.ports)
+        )
 
     @property
     def plugins(self) -> tuple[str, ...]:
         known = {one.nf for one in self.nodes}
-        return (_MEMIF, *(plugin for nf, plugin in _PLUGINS.items() if nf in known))
+        ports = dict.fromkeys(_PORTS[port.to.kind] for _, port in self.ports)
+        return (*ports, *(plugin for nf, plugin in _PLUGINS.items() if nf in known))
 
     def say(self, *lines: str) -> None:
         self.lines += lines
@@ -100,15 +104,30 @@ def asked_for(work: Work) -> tuple[str, ...]:
 def _port(into: VppLines, number: int, port: WirePort, macs_: list[str]) -> None:
     """The first of its MAC addresses is what frames leave with."""
     mac, *more = macs_
-    queues, name = len(into.work.cpus), into.interfaces[number]
+    name = into.interfaces[number]
+    make = _memif if port.to.kind == "memif" else _host
+    into.say(*make(number, port, len(into.work.cpus), mac))
+    into.say(f"set interface state {name} up", f"set interface promiscuous on {name}")
+    into.say(*(f"set interface secondary-mac-address {name} {one} add" for one in more))
+
+
+def _memif(number: int, port: WirePort, queues: int, mac: str) -> tuple[str, ...]:
     size = 1 << min((port.rx_descriptors - 1).bit_length(), _RING_MOST)
-    into.say(
+    return (
         f"create memif socket id {number + 1} filename {port.to.name}",
         f"create interface memif id 0 socket-id {number + 1} slave ring-size {size} "
         f"rx-queues {queues} tx-queues {queues} hw-addr {mac}",
     )
-    into.say(f"set interface state {name} up", f"set interface promiscuous on {name}")
-    into.say(*(f"set interface secondary-mac-address {name} {one} add" for one in more))
+
+
+def _host(_: int, port: WirePort, queues: int, mac: str) -> tuple[str, ...]:
+    """By default it tells the kernel that an offload header is in front of each frame, and writes
+    none where the interface has no offloads: frames left without their first 10 bytes."""
+    return (
+        f"create host-interface name {port.to.name} num-rx-queues {queues} "
+        f"num-tx-queues {queues} hw-addr {mac} cksum-gso-disable",
+        f"set interface rx-mode host-{port.to.name} polling",
+    )
 
 
 def _switch(into: VppLines) -> None:

@@ -29,12 +29,18 @@ MAC = "02:00:00:00:00:01"
 DEFAULT = {"l3fwd": {"routes": [{"prefix": "0.0.0.0/0"}]}}
 
 
-def work(chain: list[Any], direction: str = "forward", **vpp: Any) -> Work:
-    wires = {"left": "l", "in": "l", "right": "r", "out": "r"}
+MEMIF = {"left": "memif:/run/l", "in": "memif:/run/l", "right": "memif:/run/r",
+         "out": "memif:/run/r"}  # fmt: skip
+CABLES = {name: f"af_packet:hr{name}" for name in MEMIF}
+
+
+def work(
+    chain: list[Any], direction: str = "forward", devices: dict[str, str] = MEMIF, **vpp: Any
+) -> Work:
     spec = {
         "name": "v", "chain": chain, "workload": {"direction": direction},
         "testbed": {
-            "ports": {name: {"device": f"memif:/run/{end}"} for name, end in wires.items()},
+            "ports": {name: {"device": device} for name, device in devices.items()},
             "tester": ["left", "right"], "chain": ["in", "out"],
         },
         "deployment": {"engine": ["vpp"], "vpp": vpp},
@@ -50,8 +56,10 @@ def work(chain: list[Any], direction: str = "forward", **vpp: Any) -> Work:
     return Work(experiment, doc, ports, (1,), (0,))  # type: ignore[arg-type]
 
 
-def translated(chain: list[Any], direction: str = "forward", **vpp: Any) -> VppLines:
-    one = work(chain, direction, **vpp)
+def translated(
+    chain: list[Any], direction: str = "forward", devices: dict[str, str] = MEMIF, **vpp: Any
+) -> VppLines:
+    one = work(chain, direction, devices, **vpp)
     check_chain(one)
     bed = one.experiment.study.testbed
     assert bed is not None
@@ -131,6 +139,25 @@ def test_ports_take_what_is_addressed_to_them() -> None:
     assert about(lines, "set interface secondary") == [
         f"set interface secondary-mac-address memif{i}/0 02:00:00:00:02:01 add" for i in (1, 2)
     ]
+
+
+def test_interfaces_of_the_kernel() -> None:
+    """No offload header is in front of frames, as VPP writes none at an interface without any."""
+    lines = translated([DEFAULT], devices=CABLES)
+    assert about(lines, "create", "set interface rx-mode") == [
+        "create host-interface name hrin num-rx-queues 1 num-tx-queues 1 "
+        "hw-addr 02:00:00:00:02:01 cksum-gso-disable",
+        "set interface rx-mode host-hrin polling",
+        f"create host-interface name hrout num-rx-queues 1 num-tx-queues 1 hw-addr {MAC} "
+        "cksum-gso-disable",
+        "set interface rx-mode host-hrout polling",
+    ]
+    assert lines.plugins == ("af_packet_plugin.so",)
+    [route] = about(lines, "ip route add 0.0.0.0/0")
+    assert route.endswith(" via 100.64.0.1 host-hrout")
+    mixed = MEMIF | {"right": "af_packet:r", "out": "af_packet:o"}
+    with pytest.raises(BadInput, match="two kinds; allowed: both memif, or both af_packet"):
+        check_chain(work([DEFAULT], devices=mixed))
 
 
 def test_what_translates() -> None:
@@ -278,6 +305,10 @@ def test_counters(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (again["cycles"], again["idle-cycles"]) == (2 * 21000, 2 * 50000)
     assert again["memif-input/calls"] == 200
     assert (again["forward/acl/denied"], again["ip4-input/ip4 ttl <= 1"]) == (30, 2)
+    packets = SHOWN.replace("memif-input    ", "af-packet-input")
+    monkeypatch.setattr(VppConsole, "_ask", lambda *_: packets)
+    polled = VppConsole(Path(), Path(), Path(), (), (), ports, counted, _poll=50.0).counters()
+    assert (polled["cycles"], polled["idle-cycles"]) == (21000, 50000)
 
 
 def test_a_socket_that_nobody_listens_at_is_not_asked_yet(tmp_path: Path) -> None:
