@@ -116,13 +116,14 @@ static json_t *sending_json(struct engine *e, const struct busy_within *in)
 static json_t *replica_json(struct engine *e, const struct replica *r)
 {
 	json_t *o = json_object(), *in = json_object(), *out = json_object(), *nfs = json_object();
-	uint64_t received = 0, rx_cycles = 0, timed = 0, full;
+	uint64_t received = 0, rx_cycles = 0, headers = 0, timed = 0, full;
 
 	for (unsigned int i = 0; i < r->n_inlets; i++) {
 		const struct inlet *l = &r->inlets[i];
 
 		received += l->count.packets;
 		rx_cycles += l->count.cycles;
+		headers += l->count.headers_cycles;
 		timed += l->count.timed_packets;
 		json_object_set_new(in, e->links[l->link].name,
 				    json_pack("{s:I, s:I, s:I}", "packets", (json_int_t)l->count.packets,
@@ -153,9 +154,9 @@ static json_t *replica_json(struct engine *e, const struct replica *r)
 	set_int(o, "burst", r->burst);
 	json_object_set_new(o, "turns", turns_json(&r->busy.turns));
 	json_object_set_new(o, "io",
-			    json_pack("{s:I, s:I, s:I}", "rx_cycles", (json_int_t)rx_cycles,
-				      "tx_cycles", (json_int_t)r->count.tx_cycles, "packets",
-				      (json_int_t)timed));
+			    json_pack("{s:I, s:I, s:I, s:I}", "rx_cycles", (json_int_t)rx_cycles,
+				      "headers_cycles", (json_int_t)headers, "tx_cycles",
+				      (json_int_t)r->count.tx_cycles, "packets", (json_int_t)timed));
 	json_object_set_new(o, "inputs", in);
 	json_object_set_new(o, "outputs", out);
 	json_object_set_new(o, "nfs", nfs);

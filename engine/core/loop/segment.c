@@ -70,7 +70,8 @@ static __rte_always_inline uint16_t poll_inlet(struct replica *r, struct inlet *
 	struct rte_mbuf **pkts;
 	struct out_queue *straight = NULL;
 	struct burst *b = NULL;
-	bool locate;
+	uint64_t link = 0, headers = 0;
+	bool locate, whole;
 	uint16_t n;
 
 	/*
@@ -97,6 +98,7 @@ static __rte_always_inline uint16_t poll_inlet(struct replica *r, struct inlet *
 		return 0;
 	in->count.packets += n;
 	r->locate_left -= n;
+	whole = part_ends(r, t, &link, n);
 	if (unlikely(locate))
 		locate_packet(r, in, pkts, n);
 	if (r->classify)
@@ -107,8 +109,12 @@ static __rte_always_inline uint16_t poll_inlet(struct replica *r, struct inlet *
 	if (unlikely(in->marks_reverse))
 		for (uint16_t i = 0; i < n; i++)
 			pkts[i]->ol_flags |= PKT_REVERSE;
-	if (part_ends(r, t, &in->count.cycles, n))
+	/* Of a poll whose one part was interrupted the other is no sample either: both are of the same packets. */
+	if (part_ends(r, t, &headers, n) && whole) {
+		in->count.cycles += link + headers;
+		in->count.headers_cycles += headers;
 		in->count.timed_packets += n;
+	}
 	if (b) {
 		b->n = n;
 		run_nodes(r, in->to.index, in->direction, t);

@@ -45,6 +45,7 @@ struct outlet_count {
 
 struct inlet_count {
 	uint64_t packets, cycles, timed_packets;
+	uint64_t headers_cycles; /* of the cycles, those for reading packets' headers */
 };
 
 struct replica_count {

@@ -61,6 +61,7 @@ static void leave_counts(struct repartition *c, const struct replica *r)
 		to->packets += from->packets;
 		to->cycles += from->cycles;
 		to->timed_packets += from->timed_packets;
+		to->headers_cycles += from->headers_cycles;
 	}
 	for (unsigned int i = 0; i < r->n_outlets; i++) {
 		struct outlet_count *to = &c->e->past[r->outlets[i].link].out;

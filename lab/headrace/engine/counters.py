@@ -151,6 +151,7 @@ def _replica(
         burst=one.burst,
         turns=Turns(**dict(one.turns)),
         rx_cycles=one.io.rx_cycles,
+        headers_cycles=one.io.headers_cycles,
         tx_cycles=one.io.tx_cycles,
         io_packets=one.io.packets,
         inputs={link: inlet.packets for link, inlet in one.inputs.items()},

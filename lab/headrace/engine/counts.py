@@ -52,9 +52,10 @@ class WorkerCounts(Counts):
 
 
 class IoCounts(Counts):
-    """What the timed polls paid for their links."""
+    """What the timed polls paid for their links, and of receiving for reading headers."""
 
     rx_cycles: int
+    headers_cycles: int
     tx_cycles: int
     packets: int
 

@@ -110,7 +110,7 @@ def read(packets: int, dropped: int, links: Json, **more: Any) -> Json:
         "polls": 5,
         "idle_polls": 1,
         "ops_cycles": 10,
-        "io": {"rx_cycles": 1, "tx_cycles": 1, "packets": packets},
+        "io": {"rx_cycles": 1, "headers_cycles": 1, "tx_cycles": 1, "packets": packets},
         "inputs": {"wire-forward": {"packets": packets, "cycles": 1}},
         "outputs": {"back-forward": {"packets": packets - dropped, "full": 0}},
         "nfs": {"acl": nf(packets, dropped, **more)},

@@ -132,6 +132,8 @@ class ReplicaReading(Record):
     burst: NonNegativeInt | None = None  # the most packets that it takes from an input at once
     turns: Turns = Turns()
     rx_cycles: NonNegativeInt = 0
+    # Of rx_cycles: reading packets' headers, once in a segment; None: an older engine, or a model.
+    headers_cycles: NonNegativeInt | None = None
     tx_cycles: NonNegativeInt = 0
     io_packets: NonNegativeInt = 0
     inputs: dict[str, int] = {}  # link: packets
@@ -169,9 +171,20 @@ class ReplicaReading(Record):
             sampled += (self.fastpath.cycles_per_packet or 0.0) * self.packets_in
         return min(1.0, self.ops_cycles / sampled) if sampled and self.ops_cycles else 1.0
 
+    @property
+    def linkless_cycles(self) -> float | None:
+        """All that it was busy with but its links: reading headers, its functions, and what is
+        between them. None: nobody told headers and links apart."""
+        if self.headers_cycles is None or not self.io_packets:
+            return None
+        links = self.rx_cycles - self.headers_cycles + self.tx_cycles
+        return self.ops_cycles - links / self.io_packets * self.packets_in * self.sampled_share
+
     def costing(self, factor: float) -> ReplicaReading:
         """The same packets, where each part of what they take is so many times as much."""
         cycles = {key: round(getattr(self, key) * factor) for key in _PARTS}
+        if self.headers_cycles is not None:
+            cycles["headers_cycles"] = round(self.headers_cycles * factor)
         nfs = {
             name: nf.model_copy(update={"cycles": round(nf.cycles * factor)})
             for name, nf in self.nfs.items()

@@ -5,7 +5,7 @@ what they cost by the engine's own count."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -21,7 +21,9 @@ _NOTE = (
     "Shares are of lookups: a packet that goes through twice is looked up twice. Cycles are TSC "
     "cycles of the chain's lcores in polls that found packets (headrace, ovs-dpdk, testpmd: with "
     "what the ports cost; vpp: in its nodes, the ports' among them), or in its programs (xdp: "
-    "without the drivers). Ratios are those of "
+    "without the drivers). Without ports: headrace's, but what polls that are timed part by part "
+    "took to receive and to send; vpp's, but the nodes' of its ports; packets are in the core's "
+    "caches then, and reading their headers is in both. Ratios are those of "
     "repetitions beside each other, to the first row of the same chain and workload: their "
     "geometric mean, and between which bounds it lies with 95 %. Carried: what came out at `max`."
 )
@@ -32,9 +34,11 @@ _COLUMNS = (
     Column("packets", "count"),
     Column("way", "text"),
     Column("cycles", digits=4),
+    Column("without ports", digits=4, optional=True),
     Column("carried", "own-rate", optional=True),
     Column("carried, ratio", "text", optional=True),
     Column("cycles, ratio", "text", optional=True),
+    Column("without ports, ratio", "text", optional=True),
 )
 _COUNTED = ("search", "fixed", "max", "capacity")
 # Of Open vSwitch, in the order in which it asks them.
@@ -42,11 +46,15 @@ _OVS = {
     "simple-match-hits": "simple match", "emc-hits": "EMC", "smc-hits": "SMC",
     "megaflow-hits": "megaflows", "misses": "tables",
 }  # fmt: skip
+# The nodes of VPP's ports: each polls by one of the first.
+_VPP_INPUTS = ("memif-input/cycles", "af-packet-input/cycles")
+_VPP_PORTS = ("memif", "af-packet-", "host-")
 # VPP's acl counts packets of known sessions, and those that rules had to be asked about.
 _VPP_KNOWN, _VPP_ASKED = "/existing session packets", ("/ACL permit packets", "/denied")
 
 
 Asked = tuple[str, float, int]  # phase, load, repetition
+Cost = Callable[[Counter[str], int], float | None]  # of what was counted, and the TSC's rate
 
 
 @dataclass
@@ -67,14 +75,13 @@ class Passed:
                 sums.update(_counted(one.counters))
         return sums
 
-    @property
-    def cycles(self) -> dict[Asked, float]:
-        """Cycles by trial of a load that was asked for."""
+    def each(self, cost: Cost) -> dict[Asked, float]:
+        """Cycles per packet by trial of a load that was asked for."""
         return {
             asked: each
             for asked, one in self.trials.items()
             if one.phase in ("fixed", "max") and one.counters is not None
-            and (each := _cycles(_counted(one.counters), one.counters.tsc_hz)) is not None
+            and (each := cost(_counted(one.counters), one.counters.tsc_hz)) is not None
         }  # fmt: skip
 
     @property
@@ -105,11 +112,13 @@ def sections(bundle: Bundle) -> Iterator[Section]:
 
 def _row(key: tuple[str, str, str], what: Passed, first: Passed, tsc_hz: int) -> Row:
     carried = median(what.carried_pps.values()) if what.carried_pps else None
-    ratios = _ratio(what.carried_pps, first.carried_pps), _ratio(what.cycles, first.cycles)
-    ratios = ratios if what is not first else (None, None)
+    ratios: tuple[str | None, ...] = (None,) * (1 + len(_COSTS))
+    if what is not first:
+        pairs = ((what.each(cost), first.each(cost)) for cost in _COSTS)
+        ratios = (_ratio(what.carried_pps, first.carried_pps), *(_ratio(*one) for one in pairs))
     ways = what.ways
-    cycles = _cycles(ways, tsc_hz)
-    return Row((*key, ways["packets"] or None, _way(ways), cycles, carried, *ratios))
+    cycles = (cost(ways, tsc_hz) for cost in _COSTS)
+    return Row((*key, ways["packets"] or None, _way(ways), *cycles, carried, *ratios))
 
 
 def _ratio(ours: Mapping[Asked, float], theirs: Mapping[Asked, float]) -> str | None:
@@ -129,7 +138,8 @@ def _whole(one: Trial) -> bool:
 def _counted(counters: Counters) -> Counter[str]:
     """A device's own counters as they are; of headrace's chain what its functions say."""
     if counters.dut:
-        return Counter(counters.dut | {"packets": _came(counters.dut)})
+        own = {"packets": _came(counters.dut), "linkless": _nodes(counters.dut)}
+        return Counter(counters.dut | own)
     sums: Counter[str] = Counter()
     packets: Counter[str] = Counter()  # by segment: one after the other has them all
     for one in counters.replicas:
@@ -145,8 +155,16 @@ def _came(dut: Mapping[str, int]) -> int:
     return dut.get("received") or sum(n for name, n in dut.items() if name.endswith(ends))
 
 
+def _nodes(dut: Mapping[str, int]) -> int:
+    """Cycles of VPP's nodes but those of ports; of others 0."""
+    if not any(one in dut for one in _VPP_INPUTS):
+        return 0
+    return sum(n for name, n in dut.items()
+               if name.endswith("/cycles") and not name.startswith(_VPP_PORTS))  # fmt: skip
+
+
 def _replica(one: ReplicaReading) -> Counter[str]:
-    sums = Counter({"cycles": one.ops_cycles})
+    sums = Counter({"cycles": one.ops_cycles, "linkless": round(one.linkless_cycles or 0)})
     if one.fastpath is not None:
         sums["fast path"] += one.fastpath.hits
         sums["functions"] += one.fastpath.misses
@@ -183,3 +201,13 @@ def _cycles(ways: Counter[str], tsc_hz: int) -> float | None:
     if ways["timed"]:
         return ways["timed-ns"] / ways["timed"] * tsc_hz / 1e9
     return ways["cycles"] / ways["packets"] if ways["cycles"] and ways["packets"] else None
+
+
+def _linkless(ways: Counter[str], tsc_hz: int) -> float | None:
+    """None: its count does not tell what its ports take."""
+    if ways["timed"]:
+        return _cycles(ways, tsc_hz)
+    return ways["linkless"] / ways["packets"] if ways["linkless"] and ways["packets"] else None
+
+
+_COSTS: tuple[Cost, ...] = (_cycles, _linkless)

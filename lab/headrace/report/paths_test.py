@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from headrace.record.counters import Counters, FastpathReading, NfReading, ReplicaReading
-from headrace.report.paths import _counted, _cycles, _ratio, _way
+from headrace.report.paths import _counted, _cycles, _linkless, _ratio, _way
 
 TSC_HZ = 2_000_000_000
 
@@ -54,11 +56,36 @@ def test_a_chain_in_segments() -> None:
     assert (ways["packets"], _cycles(ways, TSC_HZ)) == (1000, 160)
 
 
+def replica(**more: Any) -> ReplicaReading:
+    """1,000 packets that took 250 cycles each; of every tenth 90 to receive, 60 to send."""
+    return ReplicaReading(
+        segment="chain", index=0, cpu=1, packets_in=1000, ops_cycles=250_000, rx_cycles=9_000,
+        tx_cycles=6_000, io_packets=100,
+        nfs={"l2fwd": NfReading(type="l2fwd", packets_in=1000)}, **more,
+    )  # fmt: skip
+
+
+def test_without_ports() -> None:
+    """20 of 90 cycles read headers, which are no port's: 250 less 70 less 60 are 120. What VPP's
+    memif nodes took is its ports', and nothing else is."""
+    ways = _counted(Counters(tsc_hz=TSC_HZ, replicas=(replica(headers_cycles=2_000),)))
+    assert (_cycles(ways, TSC_HZ), _linkless(ways, TSC_HZ)) == (250, 120)
+    ways = _counted(Counters(tsc_hz=TSC_HZ, replicas=(replica(),)))
+    assert (_cycles(ways, TSC_HZ), _linkless(ways, TSC_HZ)) == (250, None)
+    nodes = {"memif-input": 30, "ethernet-input": 15, "ip4-lookup": 25, "memif2/0-output": 5,
+             "memif2/0-tx": 15}  # fmt: skip
+    dut = {"in/rx": 1000, "cycles": 90_000, "ethernet-input/vectors": 1000}
+    dut |= {f"{name}/cycles": 1000 * each for name, each in nodes.items()}
+    assert _linkless(_counted(Counters(tsc_hz=TSC_HZ, dut=dut)), TSC_HZ) == 40
+    ovs = {"received": 1000, "cycles": 90_000}
+    assert _linkless(_counted(Counters(tsc_hz=TSC_HZ, dut=ovs)), TSC_HZ) is None
+
+
 def test_programs_of_the_kernel() -> None:
     """A sixteenth of 1,600 packets was timed: 100 ns are 200 cycles."""
     dut = {"forward/in": 1600, "forward/acl/denied": 3, "timed": 100, "timed-ns": 10_000}
     ways = _counted(Counters(tsc_hz=TSC_HZ, dut=dut))
-    assert (ways["packets"], _cycles(ways, TSC_HZ)) == (1600, 200)
+    assert (ways["packets"], _cycles(ways, TSC_HZ), _linkless(ways, TSC_HZ)) == (1600, 200, 200)
     assert _way(ways).replace("\u202f", " ") == "each packet through all of it"
 
 
