@@ -6,7 +6,7 @@ from __future__ import annotations
 import selectors
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 OUTPUT_MOST = 16 << 20  # bytes, of both streams together
 _CHUNK = 1 << 16
@@ -17,12 +17,15 @@ class Unbounded(Exception):
 
 
 def run_bounded(
-    command: Sequence[str], timeout_s: float, most: int = OUTPUT_MOST
+    command: Sequence[str],
+    timeout_s: float,
+    most: int = OUTPUT_MOST,
+    env: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Works as subprocess.run with its output captured; Unbounded where it says or takes too
     much."""
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
     ) as process:
         try:
             out, err = _outputs(process, timeout_s, most)

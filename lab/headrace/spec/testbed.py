@@ -129,7 +129,8 @@ class ExternalDut(Spec):
 
     `start` runs in the foreground until the point is over, and is ended then; `configure` runs to
     its end when the tester's ports are up; `read` prints a JSON object of counters, whose growth
-    belongs to a trial's record. One without commands is there already: a cable, a switch.
+    belongs to a trial's record. One without commands is there already: a cable, a switch. They
+    share the folder that HEADRACE_DUT names, which is gone when the point is over.
     """
 
     start: Command | None = None

@@ -19,9 +19,11 @@ from headrace.host.bounded import Unbounded, run_bounded
 from headrace.host.ledger import Ledger
 from headrace.host.processes import Process
 from headrace.host.tool import printable
+from headrace.host.tree import remove_tree
 from headrace.spec.testbed import ExternalDut
 
 LOG = "dut.log"  # what it prints, in the run's folder
+OWN = "HEADRACE_DUT"  # in its commands' environment: a folder for what they write
 _END_S = 10.0
 _CONFIGURE_S = 60.0
 _READ_S = 10.0
@@ -89,6 +91,13 @@ class ExternalDevice:
         self._console, self._daemon = commands.console, commands.daemon
         self._log = run / LOG
         self._process: subprocess.Popen[bytes] | None = None
+        self._own = run / "dut"
+        self._env = {**os.environ, OWN: str(self._own)}
+        if not spec.commanded:
+            return
+        ledger.note("path", str(self._own))
+        remove_tree(self._own)
+        self._own.mkdir(mode=0o700)
         if spec.start is None:
             return
         pidfile = run / "dut.pid"
@@ -98,6 +107,7 @@ class ExternalDevice:
                 self._process = subprocess.Popen(
                     ["sh", "-c", _NUMBERED, str(pidfile), *spec.start],
                     stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                    env=self._env,
                 )  # fmt: skip
             except OSError as error:
                 raise HeadraceError(f"{self._place}.start: {error.strerror}") from None
@@ -147,7 +157,7 @@ class ExternalDevice:
     def _asked(self, key: str, command: Sequence[str], seconds: float) -> str:
         where = f"{self._place}.{key}: `{_text(command)}`"
         try:
-            done = run_bounded(command, seconds)
+            done = run_bounded(command, seconds, env=self._env)
         except Unbounded as why:
             raise HeadraceError(f"{where} {why}") from None
         except OSError as error:
@@ -158,15 +168,19 @@ class ExternalDevice:
         return done.stdout
 
     def close(self) -> None:
-        """It, and what it started."""
-        if self._process is None:
-            return
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_END_S)
-                break
+        """It, what it started, and what its commands left in their folder."""
+        if self._process is not None:
+            _end(self._process)
+        remove_tree(self._own)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_END_S)
+            break
 
 
 def _text(command: Sequence[str]) -> str:
