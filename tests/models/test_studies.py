@@ -165,7 +165,7 @@ def test_what_s4_published_is_copied_rightly() -> None:
 
 
 NO_MODEL = ("calibrated",)
-ONE_MODEL = ("lb-4k", "lb-40k", "lb-1m", "hand-over")  # groups that compare no models
+ONE_MODEL = ("lb-4k", "lb-40k", "lb-1m", "hand-over", "kernel")  # groups that compare no models
 
 
 @pytest.mark.parametrize("cpus", [2, 24])

@@ -22,6 +22,7 @@ from headrace.ground.hosted.cpus import describe_cpu
 from headrace.ground.hosted.sriov import no_functions
 from headrace.ground.hosted.vhost_net import no_vhost_net
 from headrace.ground.hosted.vm_accel import no_kvm
+from headrace.ground.wired.devices import no_interfaces
 from headrace.host import store
 from headrace.host.hugepages import no_gigabyte_pages
 from headrace.host.sriov import no_vfio
@@ -144,7 +145,7 @@ def this_machine() -> Machine:
         len(cpus), nodes, no_kvm, no_containers, cores, no_calibration, no_functions,
         not_root="run it with sudo" if os.geteuid() else None, no_vfio=no_vfio,
         no_vhost_net=no_vhost_net, no_gigabyte_pages=no_gigabyte_pages, no_cluster=no_cluster,
-        no_vpp=no_vpp,
+        no_vpp=no_vpp, no_interfaces=no_interfaces,
     )  # fmt: skip
 
 

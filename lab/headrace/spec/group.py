@@ -32,6 +32,7 @@ class Needs(Spec):
     vhost_net: Literal[True] | None = None  # the kernel moves packets of virtual machines
     gigabyte_pages: Annotated[Count, Field(ge=1)] | None = None  # free hugepages of 1 GB
     vpp: Literal[True] | None = None  # a program of it, for the engine of that name
+    interfaces: Literal[True] | None = None  # the kernel's, that its testbed's ports name
     calibration: Literal[True] | None = None  # of this server, as `server calibrate` leaves it
     deployed: Literal[True] | None = None  # that it runs: no prediction is made of it
     never: str | None = None  # why this is not measured on any server
@@ -99,6 +100,8 @@ class Machine:
     no_cluster: Callable[[], str | None] = lambda: None
     # Why there is no VPP for a spec's engine.
     no_vpp: Callable[[dict[str, Any]], str | None] = lambda _: None
+    # Why a port of a spec's testbed is not there.
+    no_interfaces: Callable[[dict[str, Any]], str | None] = lambda _: None
 
 
 def lacking(
@@ -131,6 +134,7 @@ def _means(need: Needs, spec: dict[str, Any], machine: Machine) -> Iterator[str]
         (need.calibration, "a calibration", machine.no_calibration),
         (need.sriov, "SR-IOV", lambda: machine.no_sriov(spec)),
         (need.vpp, "VPP", lambda: machine.no_vpp(spec)),
+        (need.interfaces, "interfaces", lambda: machine.no_interfaces(spec)),
         (need.cluster, "a cluster", machine.no_cluster),
         (need.vfio, "vfio", machine.no_vfio),
         (

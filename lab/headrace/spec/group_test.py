@@ -126,6 +126,21 @@ def test_all_that_a_point_lacks_is_said() -> None:
     assert asked == [2]
 
 
+def test_a_group_between_interfaces_is_skipped_without_them() -> None:
+    """The machine is asked with the point's own testbed."""
+    [file] = [load_folder(one) for one in STUDIES[0].parent.glob("s3")]
+    asked: list[Any] = []
+
+    def no_interfaces(spec: dict[str, Any]) -> str | None:
+        asked.append(spec["testbed"]["chain"])
+        return "there is no interface hrleft"
+
+    kernel = points(file, Machine(2, 1, no_interfaces=no_interfaces), Wanted("kernel"))
+    assert {one.skipped for one in kernel} == {"needs interfaces: there is no interface hrleft"}
+    assert asked == [["in", "out"]] * 6
+    assert {one.skipped for one in points(file, Machine(2, 1), Wanted("kernel"))} == {None}
+
+
 def test_sriov_is_on_a_real_nic_or_skipped() -> None:
     [file] = [load_folder(one) for one in STUDIES if one.name == "s1"]
     for point in points(file, Machine(2, 1), Wanted("sr-iov")):

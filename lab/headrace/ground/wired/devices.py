@@ -9,6 +9,7 @@ import socket
 import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from headrace.engine.counts import EngineCounts
 from headrace.engine.link_counts import DeviceCounts, PortCounts
@@ -63,6 +64,17 @@ def resolve(
 def answers(devices: Mapping[str, Device]) -> Answers:
     """This machine's."""
     return {name: _answer(to) for name, to in devices.items()}
+
+
+def no_interfaces(spec: dict[str, Any]) -> str | None:
+    """Why this machine has not all ports of a spec's testbed; None: it has, or the testbed is a
+    mistake, which is told where it is read."""
+    try:
+        bed = Testbed.model_validate(spec.get("testbed"))
+    except ValueError:
+        return None
+    here = {name: port.to for name, port in bed.ports.items() if port.server is None}
+    return next((one for one in answers(here).values() if isinstance(one, str)), None)
 
 
 def _answer(to: Device) -> Device | str:

@@ -10,7 +10,12 @@ import pytest
 
 from headrace.engine.counts_testdata import counts
 from headrace.errors import BadInput, HeadraceError
-from headrace.ground.wired.devices import resolve, with_devices, without_sockets
+from headrace.ground.wired.devices import (
+    no_interfaces,
+    resolve,
+    with_devices,
+    without_sockets,
+)
 from headrace.host.plumbing import KernelInterface, interfaces_here
 from headrace.spec import document
 from headrace.spec.testbed import Device, Testbed
@@ -38,6 +43,20 @@ def doc(trusted: bool = True) -> document.Document:
 def test_what_this_machine_lacks(device: str, words: str) -> None:
     with pytest.raises(BadInput, match=words):
         resolve(bed(device), doc())
+
+
+def test_a_point_is_skipped_for_a_port_that_is_not_there() -> None:
+    """Another server's ports, and what is no testbed at all, are not this machine's to miss."""
+
+    def lacking(**port: str) -> str | None:
+        return no_interfaces({"testbed": {"ports": {"left": port}, "tester": "left",
+                                          "dut": "external"}})  # fmt: skip
+
+    assert str(lacking(device="af_xdp:none0")).startswith("there is no interface none0; allowed: ")
+    assert lacking(device="tap:none0") is None
+    assert lacking(device="af_xdp:none0", server="there") is None
+    assert lacking(device="nonsense:") is None
+    assert no_interfaces({}) is None
 
 
 @pytest.mark.parametrize(
