@@ -30,6 +30,7 @@ _BESIDE = (
     "Cycles are those of its nodes (`show runtime`), without the loop that calls them; polls that "
     "find nothing are taken off at what they cost while there were no packets.",
 )
+_COPIED = ("Its memif ports copy packets (`no-zero-copy`), as headrace's driver does.",)
 _ROUTER = (
     "A router's port has all of IPv4's input, as checks of lengths and checksums, whatever the "
     "functions.",
@@ -57,7 +58,9 @@ class VppForwarder:
     @property
     def beside(self) -> tuple[str, ...]:
         known = {node.nf for node in self.work.experiment.nodes}
-        more: tuple[str, ...] = _ROUTER if "l3fwd" in known else ()
+        memif = self.lines.ports[0][1].to.kind == "memif"
+        more: tuple[str, ...] = _COPIED if memif else ()
+        more += _ROUTER if "l3fwd" in known else ()
         if "acl" in known and self.work.experiment.study.deployment.vpp.reflect:
             more += _REFLECTED
         more += _TRANSLATED if "nat" in known else ()

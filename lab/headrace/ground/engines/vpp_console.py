@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
+from statistics import median
 
 from headrace.errors import HeadraceError
 from headrace.host.bounded import Unbounded, run_bounded
 from headrace.host.tool import printable
 
 _TOLD_S, _ASKED_S = 300.0, 30.0
-_IDLE_S, _LINK_S = 0.05, 0.1
+_IDLE_S, _IDLE_LOOKS, _LINK_S = 0.02, 5, 0.1
 _LINK = re.compile(r"^(\S+) +\d+ +(up|down) ", re.MULTILINE)
 # Lines that may be many or long are read from a file, whose output nobody gets.
 _BULK = ("ip route add", "set ip neighbor", "set acl-plugin acl")
@@ -74,12 +75,17 @@ class VppConsole:
             if not set(self.ports) <= {name for name, state in links if state == "up"}:
                 time.sleep(_LINK_S)
                 return False
-            self._ask("clear runtime", _ASKED_S)
-            time.sleep(_IDLE_S)
-            self._poll = _mean_poll(nodes(self._ask("show runtime", _ASKED_S)))
-            self._ask("clear runtime", _ASKED_S)
+            self._poll = median(self._idle_poll() for _ in range(_IDLE_LOOKS))
             self._up = True
         return True
+
+    def _idle_poll(self) -> float:
+        """One of several looks: a worker that is kept from running meanwhile has dear polls."""
+        self._ask("clear runtime", _ASKED_S)
+        time.sleep(_IDLE_S)
+        mean = _mean_poll(nodes(self._ask("show runtime", _ASKED_S)))
+        self._ask("clear runtime", _ASKED_S)
+        return mean
 
     def _tell(self) -> None:
         there = self._ask("show plugins", _ASKED_S)

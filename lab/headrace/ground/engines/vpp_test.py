@@ -132,10 +132,11 @@ def test_each_side_of_a_router_has_its_routes() -> None:
 def test_ports_take_what_is_addressed_to_them() -> None:
     """Frames leave with the router's MAC address."""
     [enter, leave] = about(translated([DEFAULT]), "create interface memif")
-    assert enter.endswith("hw-addr 02:00:00:00:02:01")
-    assert leave.endswith(f"hw-addr {MAC}")
+    assert enter.endswith("hw-addr 02:00:00:00:02:01 no-zero-copy")
+    assert leave.endswith(f"hw-addr {MAC} no-zero-copy")
     lines = translated([DEFAULT], "both")
-    assert all(one.endswith(f"hw-addr {MAC}") for one in about(lines, "create interface memif"))
+    ports = about(lines, "create interface memif")
+    assert all(one.endswith(f"hw-addr {MAC} no-zero-copy") for one in ports)
     assert about(lines, "set interface secondary") == [
         f"set interface secondary-mac-address memif{i}/0 02:00:00:00:02:01 add" for i in (1, 2)
     ]
