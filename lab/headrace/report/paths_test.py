@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.record.counters import Counters, FastpathReading, NfReading, ReplicaReading
-from headrace.report.paths import _counted, _cycles, _linkless, _ratio, _way
+from headrace.record.rows import Trial
+from headrace.report.paths import _asked, _counted, _cycles, _linkless, _ratio, _way
 
 TSC_HZ = 2_000_000_000
 
@@ -99,6 +100,16 @@ def test_vpp() -> None:
     assert _way(ways).replace("\u202f", " ") == "acl's sessions 90.0 %, acl's rules 10.0 %"
     ways[f"{node}/existing session packets"] = 0
     assert _way(ways) == "each packet through all of it"
+
+
+def test_as_much_as_could_be_is_one_load() -> None:
+    """The sources offer each engine what they can beside it; other loads are asked for."""
+
+    def trial(phase: str, load_pps: float) -> Trial:
+        return Trial.model_construct(phase=phase, load_pps=load_pps, repetition=2)
+
+    assert _asked(trial("max", 14.8e6)) == _asked(trial("max", 23.1e6))
+    assert _asked(trial("fixed", 1e6)) != _asked(trial("fixed", 2e6))
 
 
 def test_ratios_are_of_pairs() -> None:
