@@ -119,8 +119,8 @@ def test_packet_sockets(lan: Lan, engine_binary: Path, tmp_path: Path) -> None:
     assert all(whole(one, 600) for one in trials.values())
     counters = trials["vpp"].counters
     assert counters is not None
-    sent = trials["vpp"].sent
-    assert counters.dut["in/rx"] == counters.dut["ethernet-input/vectors"] == sent
+    assert counters.dut["in/rx"] == trials["vpp"].sent
+    assert counters.dut["af-packet-input/vectors"] == counters.dut["ethernet-input/vectors"] > 500
 
 
 FAULT = """
