@@ -196,13 +196,20 @@ class Verification:
 
     def predicted(self, server: Path) -> float:
         """Packets/s, before anything was measured."""
+        return self._predicted(server)[0]
+
+    def _predicted(self, server: Path) -> tuple[float, float]:
+        """Packets/s as fast as possible, and what loads are parts of: where then nothing comes
+        through, what the chain carries."""
         file = self.folder / f"{self.name}.predicted.json"
         told = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
         if str(server) not in told:
-            spec = self._written("asked", [])
-            told[str(server)] = best_of(run(spec, "--on", str(server))).throughput_pps
+            best = best_of(run(self._written("asked", []), "--on", str(server)))
+            loaded = best.throughput_pps or chain_of(best) or 0.0
+            told[str(server)] = best.throughput_pps, loaded
             file.write_text(json.dumps(told, indent=1), encoding="utf-8")
-        return float(told[str(server)])
+        most, loaded = told[str(server)]
+        return float(most), float(loaded)
 
     def measured(self) -> Json:
         """Where its results are, and what lines took before and behind them."""
@@ -210,7 +217,7 @@ class Verification:
         if not file.exists():
             before, hz = line_cycles()
             server = nearest(self.servers, before, hz)
-            loads = [round(self.predicted(server) * part) for part in LOADS]
+            loads = [round(self._predicted(server)[1] * part) for part in LOADS]
             spec = self._written("loads", loads)
             bundle, _ = ran(spec)
             kept = {"bundle": str(bundle), "server": str(server), "before": before,

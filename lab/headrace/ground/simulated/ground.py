@@ -363,13 +363,15 @@ class SimulatedDeployed(Computed):
             sent = min(sent, capacity)
         bounds = [self._corners[corner].capacity()[0] for corner in (1.0, -1.0)]
         carried = here.received_pps(sent)
+        engine = self.point.ground.engine
+        delays = delays_ns(here, sent, capacity, experiment, server, engine) if carried else None
         return Expected(
             here,
             sent,
             carried,
             min(bounds),
             max(bounds),
-            delays_ns(here, sent, capacity, experiment, server, self.point.ground.engine),
+            delays,
             narrowest,
             limits_of(here, experiment, server, sent, carried, load.seconds),
             self.point.study.deployment.ring.on_full == "wait",

@@ -11,6 +11,16 @@ that share an lcore have it by slices (layout/events.py follows them; `_carried`
     S = (exp(rate x patience) - 1) / rate       until packets at random first leave such a gap
 
 is how long until a process has the lcore again, and its link must hold what comes meanwhile.
+
+With `vepa` frames that come back from the bridge wait in the same queues as those that come for the
+first time. Of a limit with room for C packets/s, passed n times, F of them sent, each time the part
+q of those that come finds room:
+
+    F (q + q^2 + ... + q^n) = C,   carried: F q^n
+
+The ring from the bridge is polled by the source's own lcore once in a turn: the source fills what
+room there is, with a burst of its own, before what comes back is looked at. So that has what is
+left of the lcore's time, and of a source that sends as fast as it can nothing.
 """
 
 from __future__ import annotations
@@ -53,6 +63,8 @@ PATIENCE = {"poll": NEVER, "adaptive": 1000.0, "interrupt": 1.0}  # the engine's
 _ROUNDS = 40
 _LONGEST = 50.0  # of a gap, in mean gaps: it never comes
 _MAC_OUT = "l2fwd"
+# Limits with one queue for all that comes by the wire, or leaves by it (docs/design/nic.md).
+_COMING_BACK = {DEVICES[name] for name in ("uplink in", "uplink out", "switch to host")}
 
 
 @dataclass(frozen=True)
@@ -68,6 +80,7 @@ class HostedLayout(PricedLayout):
     doze: float = 0.0  # cycles from one process to another
     slice: float = NEVER
     give: float = 0.0  # cycles of a packet that finds room, into the first link
+    vepa: bool = False  # with VNFs in a row: what leaves one comes back by the bridge
     names: Mapping[int, str] = field(default_factory=dict)
 
     @cached_property
@@ -92,28 +105,41 @@ class HostedLayout(PricedLayout):
         """It is limited by its lcore: what that does before a packet leaves it is for all, the rest
         for what comes back."""
         [source] = self.stages[0]
-        hz, cycles = self.problem.tsc_hz, self.busiest()
-        alone = cycles.pop(source.cpu)
-        front = 0.0
-        for several in self.stages:
-            if several[0].cpu in DEVICES.values():
-                continue  # the wire between source and switch has no cycles of the lcore
-            if several[0].cpu != source.cpu:
-                break
-            front += sum(part.cycles for part in several)
-        least, most = hz / alone, hz / (front - self.give)
+        hz, alone, making = self.problem.tsc_hz, self.busiest()[source.cpu], self._making
+        least, most = hz / alone, hz / making
+        if self._back_to_source:
+            return most
         for _ in range(_ROUNDS):  # the less comes back, the more it sends; none is copied in vain
             sent = (least + most) / 2
             carried = min(sent, self.received_pps(sent))
-            busy = sent * (front - self.give) + carried * (alone - front + self.give)
+            busy = sent * making + carried * (alone - making)
             least, most = (sent, most) if busy < hz else (least, sent)
         return least
+
+    @property
+    def _back_to_source(self) -> bool:
+        """Packets come back by a ring that the source's lcore polls."""
+        return self.vepa and self.way[0].cpus[0] == self.stages[0][0].cpu
+
+    @cached_property
+    def _making(self) -> float:
+        """Cycles of the source's lcore for a packet that finds its first link full."""
+        source, front = self.stages[0][0].cpu, 0.0
+        for several in self.stages:
+            if several[0].cpu in DEVICES.values():
+                continue  # the wire between source and switch has no cycles of the lcore
+            if several[0].cpu != source:
+                break
+            front += sum(part.cycles for part in several)
+        return front - self.give
 
     def received_pps(self, sent: float) -> float:
         hz, cycles = self.problem.tsc_hz, self.busiest()
         # What its own lcore has for those that come back is the source's (source_pps).
-        apart = {cpu: c for cpu, c in cycles.items() if cpu != self.stages[0][0].cpu}
-        rate = min([sent, *(hz / c for cpu, c in apart.items() if cpu not in self.vnf_cpus)])
+        own = cycles.pop(self.stages[0][0].cpu)
+        rate = min(
+            [sent, *(self._through(cpu, sent) for cpu in cycles if cpu not in self.vnf_cpus)]
+        )
         before: tuple[int, ...] = ()
         for several, one in zip(self.stages[1:-1], self.way, strict=True):
             if one.vnf:
@@ -121,7 +147,17 @@ class HostedLayout(PricedLayout):
                 rate = sum(self._carried(each, part.cycles * n, part.cpu, part.cpu in before)
                            for part in several)  # fmt: skip
                 before = one.cpus
+        if self._back_to_source:
+            rate = min(rate, max(0.0, (hz - sent * self._making) / (own - self._making)))
         return rate
+
+    def _through(self, cpu: int, sent: float) -> float:
+        """What an lcore or a limit lets through of so many packets/s; see the module's head."""
+        most = self.problem.tsc_hz / self.busiest()[cpu]
+        times = sum(cpu in one.cpus for one in self.way)
+        if not self.vepa or cpu not in _COMING_BACK:
+            return most
+        return sent * found_room(sent, most * times, times) ** times
 
     def _carried(self, each: float, cycles: float, cpu: int, behind: bool) -> float:
         """What a VNF carries of so many packets/s that it is sent. See the module's head. `behind`:
@@ -200,6 +236,18 @@ class HostedLayout(PricedLayout):
         return ways, PolledLcores(self.slice, self.doze, wake, rouse)
 
 
+def found_room(sent: float, capacity: float, times: int) -> float:
+    """The part of packets that finds room each time, where each needs it so many times."""
+    if sent * times <= capacity:
+        return 1.0
+    least, most = 0.0, 1.0
+    for _ in range(_ROUNDS):
+        part = (least + most) / 2
+        asked = sent * sum(part**i for i in range(1, times + 1))
+        least, most = (part, most) if asked < capacity else (least, part)
+    return least
+
+
 def _end(position: int, part: StageShare, rate: float, traffic: Traffic) -> Queue:
     """Source or sink: what a poll costs once is in a full burst's packets, as a part."""
     apart = min(part.cycles, traffic.poll / BURST)
@@ -275,6 +323,7 @@ def priced_hosted(
         names={cpu: name for name, cpu in DEVICES.items()}
         | {CAP - i: f"rate cap of {one.name}" for i, one in enumerate(_by_step(carrying))},
         owners=((), *(one.owners for one in way), ()),
+        vepa=experiment.study.deployment.network == "vepa" and len(bare.chains[0]) > 1,
     )  # fmt: skip
 
 

@@ -141,11 +141,36 @@ def test_limits_are_charged_as_the_table_of_hops_says(
     rate, what = one.capacity()
     assert rate == pytest.approx(0.2e9 / (532 * 8) / times)
     assert what.split()[0] == limit.split("_")[0]
+    if network == "vepa":
+        # Both times a frame finds room in one queue: of 1 sent for each that has room, q + q^2 = 1.
+        q = (5**0.5 - 1) / 2
+        assert one.received_pps(2 * rate) == pytest.approx(2 * rate * q**2)
+        assert one.received_pps(0.99 * rate) == pytest.approx(0.99 * rate)
+        return  # followed packets have a queue for each time
     assert one.received_pps(2 * rate) == pytest.approx(rate)
     queues, lcores = one.queues(1.5 * rate)
     followed = follow(Traversal(queues, 1.5 * rate / 1e9, lcores, lanes=True), 20_000)
     held = 512  # frames that the first of its queues still has; at the others as many come as go
     assert followed.lost == pytest.approx(20_000 / 3 - held, abs=300)
+
+
+def test_a_source_leaves_no_room_for_what_comes_back_to_its_lcore(tmp_path: Path) -> None:
+    """By the bridge to two VNFs in a row: making a packet and dropping it at the first link takes
+    the front's cycles without a copy; what is left of the lcore carries others to their end."""
+    more = "  execution: pipeline\n  network: vepa\n"
+    one = hosted(tmp_path, "chains: 1", "[1, 2]", more)
+    own, bridge, polls = one.busiest()[0], 20 + 30 + 10, 64 / 32
+    front = 30 + bridge + polls + 20 + 30 + polls
+    most = one.source_pps()
+    assert most == pytest.approx(1e9 / front)
+    assert one.received_pps(most) == pytest.approx(0, abs=1)
+    between = 1e9 / own * 1.5
+    assert between < most
+    left = (1e9 - between * front) / (own - front)
+    assert one.received_pps(between) == pytest.approx(left)
+    assert one.received_pps(1e9 / own) == pytest.approx(1e9 / own)
+    by_veb = hosted(tmp_path, "chains: 1", "[1, 2]", "  execution: pipeline\n")
+    assert by_veb.received_pps(by_veb.source_pps()) == pytest.approx(by_veb.capacity()[0])
 
 
 def test_slices_are_shorter_the_more_processes_want_the_lcore(tmp_path: Path) -> None:
