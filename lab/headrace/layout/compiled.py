@@ -37,9 +37,9 @@ CYCLES, POLL, IDLE, SHARE, BEGINS, ENDS, PATIENCE, READY, PHASE = range(9)
 # that was to be polled when it was parked.
 COUNT, SEVERAL, AT, QUIET, OWN, FED, FEEDERS, ITSELF, FROM = range(9)
 # Of lf: PARKED, when the first poll is that has not been done (NEVER: it is not parked), and LAP,
-# how long a turn of all its queues takes where none has packets.
-CLOCK, SLICE_END, PAUSE_AT, PARKED, LAP = range(5)
-PAUSE_RATE, SLICE, SWITCH, WAKE, ROUSE, LANES, OUTSIDE, PACKETS, MOST = range(9)  # of par
+# how long a turn of all its queues takes where none has packets. BEGAN: its task's slice.
+CLOCK, SLICE_END, PAUSE_AT, PARKED, LAP, BEGAN = range(6)
+PAUSE_RATE, SLICE, SWITCH, WAKE, ROUSE, LANES, OUTSIDE, PACKETS, MOST, KEPT = range(10)  # of par
 SENT, GONE, ARRIVED, EVENTS, FILLED = range(5)  # of total; FILLED: queues that are not empty
 
 
@@ -111,7 +111,8 @@ def _lane(qi: Any, qf: Any, first: Any, q: int) -> int:
 
 @_compiled
 def _rouse(qi: Any, qf: Any, li: Any, lf: Any, soonest: Any, par: Any, q: int, when: float) -> bool:
-    """A task that sleeps is told of a packet; its lcore begins with it when it has nothing else."""
+    """A task that sleeps is told of a packet; its lcore begins with it when it has nothing else, or
+    when the one that runs has had it for long enough."""
     if qi[q, ASLEEP] == 0:
         return False
     c = qi[q, CPU]
@@ -122,9 +123,12 @@ def _rouse(qi: Any, qf: Any, li: Any, lf: Any, soonest: Any, par: Any, q: int, w
         li[c, QUIET] = 0
         lf[c, CLOCK] = qf[q, READY]
         lf[c, SLICE_END] = qf[q, READY] + par[SLICE]
+        lf[c, BEGAN] = lf[c, CLOCK]
         while lf[c, PAUSE_AT] < lf[c, CLOCK]:  # they passed while it did nothing
             lf[c, PAUSE_AT] = _next_pause(lf[c, CLOCK], par[PAUSE_RATE])
         _moved(lf, soonest, c)
+    else:
+        lf[c, SLICE_END] = min(lf[c, SLICE_END], max(qf[q, READY], lf[c, BEGAN] + par[KEPT]))
     return True
 
 
@@ -251,6 +255,7 @@ def _switch(qi: Any, qf: Any, li: Any, lf: Any, mine: Any, par: Any, c: int, now
     start = max(now, qf[following, READY])
     lf[c, CLOCK] = start + (par[SWITCH] if qi[following, TASK] != qi[before, TASK] else 0.0)
     lf[c, SLICE_END] = lf[c, CLOCK] + par[SLICE]
+    lf[c, BEGAN] = lf[c, CLOCK]
 
 
 @_compiled
@@ -301,15 +306,16 @@ def _taken(
 
 
 @_compiled
-def _not_before(qi: Any, qf: Any, li: Any, lf: Any, q: int) -> float:
+def _not_before(qi: Any, qf: Any, li: Any, lf: Any, par: Any, q: int) -> float:
     """Nobody looks at this queue sooner: its lcore's clock; behind another task the end of that
-    one's slice, or when it will have found nothing for as long as it waits."""
+    one's slice, when it may be taken from it for one that is roused, or when it will have found
+    nothing for as long as it waits."""
     c = qi[q, CPU]
     now, running = lf[c, CLOCK], li[c, AT]
     if li[c, SEVERAL] == 0 or qi[q, TASK] == qi[running, TASK]:
         return float(now)
     left = (qf[running, PATIENCE] - li[c, QUIET]) * qf[running, IDLE]
-    return float(max(now, min(lf[c, SLICE_END], now + left)))
+    return float(max(now, min(lf[c, SLICE_END], lf[c, BEGAN] + par[KEPT], now + left)))
 
 
 @_compiled
@@ -318,6 +324,7 @@ def _first_taken(
     qf: Any,
     li: Any,
     lf: Any,
+    par: Any,
     total: Any,
     filled: Any,
     whens: Any,
@@ -330,7 +337,7 @@ def _first_taken(
     for i in range(total[FILLED]):
         q = filled[0, i]
         head = whens[q, qi[q, HEAD]]
-        soonest = min(soonest, max(head, _not_before(qi, qf, li, lf, q)))
+        soonest = min(soonest, max(head, _not_before(qi, qf, li, lf, par, q)))
         if soonest <= enough:
             front = filled[0, 0]
             filled[0, 0], filled[0, i] = q, front
@@ -400,7 +407,7 @@ def _idle(
         feeder = feeders[li[c, FED] + i]
         coming = min(coming, min(lf[feeder, CLOCK], lf[feeder, PARKED]))
     if coming < own:
-        coming = max(coming, _first_taken(qi, qf, li, lf, total, filled, whens, due, coming))
+        coming = max(coming, _first_taken(qi, qf, li, lf, par, total, filled, whens, due, coming))
     coming = min(own, coming)
     if qf[q, PATIENCE] < NEVER:
         coming = min(coming, lf[c, CLOCK] + (qf[q, PATIENCE] - 1 - li[c, QUIET]) * qf[q, IDLE])

@@ -53,10 +53,12 @@ class Pauses:
 @dataclass(frozen=True)
 class PolledLcores:
     """`slice_cycles`: of a task where several share an lcore; `switch_cycles`: to the next one.
+    `kept_cycles`: so long it keeps the lcore at the least, where another one was roused.
     `wake_cycles`: until a task that slept is up, of which `rouse_cycles` are spent by who sends.
     `outside`: packets come by themselves, and no lcore makes them."""
 
     slice_cycles: float = NEVER
+    kept_cycles: float = NEVER
     switch_cycles: float = 0.0
     wake_cycles: float = 0.0
     rouse_cycles: float = 0.0
@@ -127,7 +129,7 @@ def follow(way: Traversal, packets: int, seed: int = 1) -> Followed:
     qi, qf = _queues(way, flat, cpus)
     feeders, li = _lcores(qi, len(cpus))
     mine = np.argsort(qi[:, c.CPU], kind="stable").astype(np.int64)
-    lf, total = np.zeros((len(cpus), 5)), np.zeros(5, np.int64)
+    lf, total = np.zeros((len(cpus), 6)), np.zeros(5, np.int64)
     lf[:, c.LAP] = _laps(qi, qf, mine, len(cpus))
     widest, leaves = int(qi[:, c.ROOM].max()), 1 << (len(cpus) - 1).bit_length()
     latencies, came = np.empty(packets), np.empty(packets)
@@ -135,7 +137,8 @@ def follow(way: Traversal, packets: int, seed: int = 1) -> Followed:
     pauses = lcores.pauses or Pauses(0.0, (0.0,))
     par = np.array(
         [pauses.per_cycle, lcores.slice_cycles, lcores.switch_cycles, lcores.wake_cycles,
-         lcores.rouse_cycles, way.lanes, lcores.outside, packets, BURST], dtype=np.float64,
+         lcores.rouse_cycles, way.lanes, lcores.outside, packets, BURST, lcores.kept_cycles],
+        dtype=np.float64,
     )  # fmt: skip
     c.run(
         qi, qf, li, lf, np.cumsum([0, *map(len, way.stages)]).astype(np.int64), mine, feeders,

@@ -130,7 +130,8 @@ class HostedCost(Spec):
     longer. `poll`, `vnf_poll`: once for each poll that finds packets; `idle`, `vnf_idle`: of one
     that finds nothing; `pause`: more where a VNF may sleep, which looks less often before it does.
     `reach`: for each further link that a burst is divided over. Of the kernel's scheduler:
-    `slice_us` that a process keeps an lcore for which others wait, `change_us` from one to another,
+    `slice_us` that a process keeps an lcore for which others wait, `kept_us` at the least where one
+    of them was roused (None: as long), `change_us` from one to another,
     `wake_us` until one that slept is up, of which `rouse_us` are spent by who sends to it. Ends of
     a NIC's virtual function, in full bursts, beside waiting for the frame: `vf_take`, `vf_give`.
     """
@@ -153,6 +154,7 @@ class HostedCost(Spec):
     vnf_idle: Sourced
     pause: Sourced
     slice_us: Sourced
+    kept_us: Sourced | None = None
     change_us: Sourced
     wake_us: Sourced
     rouse_us: Sourced

@@ -30,7 +30,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import cycle
+from itertools import cycle, pairwise
 from random import Random
 from statistics import mean
 
@@ -79,6 +79,7 @@ class HostedLayout(PricedLayout):
     vnf_cpus: frozenset[int] = frozenset()
     doze: float = 0.0  # cycles from one process to another
     slice: float = NEVER
+    kept: float = NEVER  # of a slice, where another process was roused
     give: float = 0.0  # cycles of a packet that finds room, into the first link
     vepa: bool = False  # with VNFs in a row: what leaves one comes back by the bridge
     names: Mapping[int, str] = field(default_factory=dict)
@@ -172,8 +173,35 @@ class HostedLayout(PricedLayout):
         if stays < self.slice and load < 1:
             again = min(most, tasks * (stays + self.doze) / (1 - load))
             own = again * load / tasks
+        elif cpu in self._in_a_row and self.wait != "poll":
+            again, own = self._round(cpu), self._turn(cycles, behind)
         held = (self.slots + (0.0 if behind else rate * own)) / again
         return hz * min(rate, held, max(own, again * load / tasks) / again / cycles)
+
+    @cached_property
+    def _in_a_row(self) -> frozenset[int]:
+        """Lcores on which a VNF sends to another one."""
+        vnfs = [set(one.cpus) for one in self.way if one.vnf]
+        return frozenset(cpu for first, next in pairwise(vnfs) for cpu in first & next)
+
+    def _turn(self, cycles: float, behind: bool) -> float:
+        """How long a process that waits has the lcore at a time, of an overload: one that gets
+        nothing meanwhile until its link is empty and it has waited; who rouses such a one until it
+        is taken from him."""
+        if not behind:
+            return min(self.slice, self.kept)
+        patience = PATIENCE[self.wait] * vnf_idle(self.cost, self.wait)
+        return min(self.slice, self.slots * cycles + patience)
+
+    def _round(self, cpu: int) -> float:
+        """Cycles until all processes of an lcore have had it."""
+        total, before = 0.0, tuple[int, ...]()
+        for several, one in zip(self.stages[1:-1], self.way, strict=True):
+            if one.vnf:
+                turn = self._turn(several[0].cycles * len(several), cpu in before)
+                total += one.cpus.count(cpu) * (turn + self.doze)
+                before = one.cpus
+        return total
 
     @property
     def _chains(self) -> int:
@@ -233,7 +261,7 @@ class HostedLayout(PricedLayout):
             ways.append(here)
         ways.append([_end(len(ways), sink[0], rate, traffic)])
         wake, rouse = (one.value * 1e-6 * hz for one in (self.cost.wake_us, self.cost.rouse_us))
-        return ways, PolledLcores(self.slice, self.doze, wake, rouse)
+        return ways, PolledLcores(self.slice, self.kept, self.doze, wake, rouse)
 
 
 def found_room(sent: float, capacity: float, times: int) -> float:
@@ -320,6 +348,7 @@ def priced_hosted(
         way=way, cost=cost, wait=experiment.hosting.wait, slots=experiment.hosting.slots,
         standing=standing, vnf_cpus=frozenset(awake), doze=cost.change_us.at(corner) * 1e-6 * hz,
         slice=_slice_us(server, cost, vnfs, standing, experiment) * 1e-6 * hz, give=give,
+        kept=_kept_us(server, cost) * 1e-6 * hz,
         names={cpu: name for name, cpu in DEVICES.items()}
         | {CAP - i: f"rate cap of {one.name}" for i, one in enumerate(_by_step(carrying))},
         owners=((), *(one.owners for one in way), ()),
@@ -345,6 +374,13 @@ def _slice_us(
     polling = standing if experiment.hosting.wait == "poll" else ()
     tasks = Counter([*(one.lcores[0] for one in vnfs), *polling])
     return server.scheduler.slice_us(max(tasks.values()))
+
+
+def _kept_us(server: DescribedServer, cost: HostedCost) -> float:
+    """It was measured of the kernel that slices are of, and of no other scheduler."""
+    if server.scheduler is not None or cost.kept_us is None:
+        return NEVER
+    return cost.kept_us.value
 
 
 def _polls_of(home: DescribedServer, server: DescribedServer) -> HostedCost:

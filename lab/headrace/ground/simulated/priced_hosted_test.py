@@ -198,6 +198,28 @@ def test_nothing_comes_to_a_vnf_while_it_has_the_lcore_of_who_sends(tmp_path: Pa
     assert apart.received_pps(1e6) == pytest.approx(1e6)
 
 
+def test_who_is_roused_has_the_lcore_before_a_slice_ends(tmp_path: Path) -> None:
+    """Two that wait, of 900 cycles more a packet, by turns of 400 us: the first one always has
+    packets, the second has none while it runs, and looks for 2,000 cycles before it sleeps. Roused
+    by the first packet it gets the lcore when the first one has had it for 80 us: it has 64 packets
+    in each round. Where packets are followed the first one ends the burst that it is at, which
+    comes when the second one has made room for it."""
+    way = ("chains: 1, slots: 64, wait: adaptive", "[1]", "  execution: pipeline\n")
+    slow = SERVER.replace("base: [50, x]", "base: [500, x]").replace("[100, x]", "[400, x]")
+    text = slow.replace("change_us", "kept_us: [80, x], change_us")
+    slices, roused = hosted(tmp_path, *way, text=slow), hosted(tmp_path, *way, text=text)
+    each = VNF + 900
+    turn = 64 * each + 2000
+    assert slices.received_pps(2e6) == pytest.approx(64 / (400e3 + turn) * 1e9)
+    assert roused.received_pps(2e6) == pytest.approx(64 / (80e3 + turn) * 1e9)
+    for one, own in ((slices, 400e3), (roused, 80e3)):
+        queues, lcores = one.queues(2e6)
+        followed = follow(Traversal(queues, 2e6 / 1e9, lcores, lanes=True), 40_000)
+        carried = (followed.sent - followed.lost) / (followed.came[-1] / 1e9)
+        whole = 96 / (own + 32 * each + turn + 32 * each) * 1e9
+        assert carried == pytest.approx(whole, rel=0.03)
+
+
 def test_who_comes_round_again_finds_bursts(tmp_path: Path) -> None:
     """Four that poll: three quarters of a VNF's packets are in bursts of 32, and a quarter alone;
     the poll's 640 cycles are for 1 / (3/4 / 32 + 1/4) packets. One by itself finds them alone."""
