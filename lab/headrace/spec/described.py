@@ -281,14 +281,36 @@ class DescribedServer(Spec):
 
     def cost_of(self, nf: str, params: Mapping[str, Any]) -> DescribedFunction:
         """What a function with these parameters takes. `delay` takes as many cycles as it is told
-        to, beside what it takes when told nothing."""
+        to, beside what it takes when told nothing, and waits for the line of a packet that it
+        reads, where another lcore has written it."""
         cost, told = self.functions[nf], params.get("cycles", 0)
-        if nf != DELAY or not isinstance(told, int | float) or not told:
+        if nf != DELAY:
+            return cost
+        if params.get("touch_bytes"):
+            cost = self._with_a_line(cost)
+        if not isinstance(told, int | float) or not told:
             return cost
         base, value = cost.base, cost.base.value + told
         spread = base.spread * base.value / value  # of the part that is not told
         base = base.model_copy(update={"value": value, "spread": spread})
         return cost.model_copy(update={"base": base})
+
+    def _with_a_line(self, cost: DescribedFunction) -> DescribedFunction:
+        """The same, that waits for one more line of each packet of another lcore: as long as a line
+        takes for a packet alone, and in a burst as long as lines do of which many are fetched at
+        once, by how much less that is of the last-level cache."""
+        line, cache = self.transfer_cycles, self.levels[-2]
+        assert line is not None and cache.cycles.value  # refuse.py
+        together = line.value * cache.gather_cycles.value / cache.cycles.value
+        more = {"hand_over": together, "known_over": together, "poll": line.value - together}
+        figures = {name: (getattr(cost, name), cycles) for name, cycles in more.items()}
+        return cost.model_copy(
+            update={name: _more(one, cycles) for name, (one, cycles) in figures.items() if one}
+        )
+
+
+def _more(figure: Sourced, cycles: float) -> Sourced:
+    return figure.model_copy(update={"value": figure.value + cycles})
 
 
 def figures_of(model: Spec, at: str = "") -> Iterator[tuple[str, Sourced]]:

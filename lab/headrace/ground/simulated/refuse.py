@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from headrace.engine.place import Placement
 from headrace.ground.operated_check import check_operable
@@ -17,6 +18,7 @@ from headrace.spec.operate import Operate
 from headrace.spec.study import Experiment
 from headrace.spec.workload import Pcap
 
+_LINE = 64  # bytes
 _STATELESS = {"delay", "l2fwd", "null"}
 _HOSTED, _NETWORKS = ("process", "container"), ("veb", "vepa", "sriov")
 Problem = tuple[tuple[PathKey, ...], str]
@@ -160,9 +162,20 @@ def _without_cost(experiment: Experiment, home: DescribedServer) -> Iterator[Pro
             known = ", ".join(sorted(home.functions)) or "none"
             yield path[:-1], f"{node.nf}: server {home.name} has no cost of it; covered: {known}"
         if node.nf == DELAY:
-            for key in ("touch_bytes", "table_reads"):
-                if node.params.get(key):
-                    what = "nobody has measured what that takes; covered: cycles"
-                    yield (*path[:-1], key), f"{node.name}: {what}"
+            for key, problem in _of_delay(node.params, home):
+                yield (*path[:-1], key), f"{node.name}: {problem}"
         if node.to and experiment.hosting.kind != "inline":
             yield path[:-1], f"{node.name} has branches, hosted; covered: inline"
+
+
+def _of_delay(params: Mapping[str, Any], home: DescribedServer) -> Iterator[tuple[str, str]]:
+    """A byte that is read is the line that it is in."""
+    touched = params.get("touch_bytes") or 0
+    if params.get("table_reads"):
+        yield "table_reads", "nobody has measured what that takes; covered: cycles, touch_bytes"
+    if touched and params.get("touch") == "write":
+        yield "touch", "write: what it costs who has the line next; covered: read"
+    if isinstance(touched, int | float) and touched > _LINE:
+        yield "touch_bytes", f"{touched}: lines behind the first; covered: 1 to {_LINE}"
+    if touched and home.transfer_cycles is None:
+        yield "touch_bytes", f"server {home.name} has no `transfer_cycles`, which a line takes"

@@ -96,14 +96,42 @@ def test_a_delay_takes_as_many_cycles_as_it_is_told_to(
         assert each[1] - each[0] == pytest.approx(more, rel=0.03)
 
 
-def test_what_a_delay_does_beside_waiting_is_refused(tmp_path: Path) -> None:
-    described = server(tmp_path, SERVER.replace("  lb:", "  delay:", 1))
-    chain = "[acl, {delay: {cycles: 100, table_reads: 2, table_bytes: 64}}]"
-    text = STUDY.format(execution="rtc", chain="[1]").replace("[acl, lb]", chain)
+def touching(described: DescribedServer, params: str) -> PricedLayout:
+    """A delay and nothing else, on an lcore that is not the source's."""
+    text = STUDY.format(execution="rtc", chain="[1]").replace("[acl, lb]", f"[{{delay: {params}}}]")
     doc = document.parse(text, Path("d.yaml"))
     [one] = expand(doc)
-    with pytest.raises(BadInput, match="table_reads: cannot predict: delay: nobody has measured"):
-        check_covered(one, doc, described, described)
+    check_covered(one, doc, described, described)
+    placement = place(one, doc, list(described.cpus), Topology(lambda cpu: [cpu], lambda cpu: 0))
+    return priced(described, described, one, placement, counted(described, one, doc))
+
+
+def test_a_delay_that_reads_a_packet_waits_for_its_line(tmp_path: Path) -> None:
+    """A line of another lcore takes 60 cycles, and a quarter of it where many are fetched at once,
+    as in the last-level cache (4 and 1). At a hundredth of the load polls find one packet."""
+    text = SERVER.replace("  lb:", "  delay:", 1) + "transfer_cycles: [60, x]\n"
+    described = server(tmp_path, text)
+    reads, none = touching(described, "{touch_bytes: 1}"), touching(described, "{}")
+    assert reads.busiest()[1] - none.busiest()[1] == pytest.approx(60 / 4)
+    alone = reads.each_at(1e5)[1][0] - none.each_at(1e5)[1][0]
+    assert alone == pytest.approx(60 - 45 / 32)
+
+
+@pytest.mark.parametrize(
+    ("params", "problem"),
+    [
+        ("{table_reads: 2, table_bytes: 64}", "table_reads: cannot predict: delay: nobody"),
+        ("{touch_bytes: 1, touch: write}", "touch: cannot predict: delay: write: .* covered: read"),
+        ("{touch_bytes: 65}", "touch_bytes: cannot predict: delay: 65: .* covered: 1 to 64"),
+        ("{touch_bytes: 1}", "touch_bytes: cannot predict: delay: server round has no `transfer"),
+    ],
+)
+def test_what_a_delay_does_beside_waiting_is_refused(
+    tmp_path: Path, params: str, problem: str
+) -> None:
+    described = server(tmp_path, SERVER.replace("  lb:", "  delay:", 1))
+    with pytest.raises(BadInput, match=problem):
+        touching(described, params)
 
 
 def test_a_source_makes_what_its_lcore_has_left(tmp_path: Path) -> None:
