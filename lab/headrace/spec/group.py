@@ -34,7 +34,8 @@ class Needs(Spec):
     vpp: Literal[True] | None = None  # a program of it, for the engine of that name
     interfaces: Literal[True] | None = None  # the kernel's, that its testbed's ports name
     calibration: Literal[True] | None = None  # of this server, as `server calibrate` leaves it
-    deployed: Literal[True] | None = None  # that it runs: no prediction is made of it
+    # That it runs: no prediction is made of it; a text says what no description has.
+    deployed: Literal[True] | Annotated[str, Field(min_length=1)] | None = None
     never: str | None = None  # why this is not measured on any server
 
 
@@ -113,7 +114,8 @@ def lacking(
     if need.never:
         return need.never
     if need.deployed and machine.not_deployed is not None:
-        return f"is measured only, and {machine.not_deployed}"
+        why = f" (cannot predict: {need.deployed})" if isinstance(need.deployed, str) else ""
+        return f"is measured only, and {machine.not_deployed}{why}"
     if need.lcores is not None and machine.lcores < need.lcores:
         return f"needs {need.lcores} lcores, this machine has {machine.lcores}"
     cores = machine.lcores if machine.cores is None else machine.cores

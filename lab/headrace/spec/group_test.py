@@ -10,7 +10,7 @@ import pytest
 from headrace.errors import BadInput
 from headrace.spec import document
 from headrace.spec.folder import load_folder
-from headrace.spec.group import Group, Machine
+from headrace.spec.group import Group, Machine, Needs, lacking
 from headrace.spec.points import StudyPoint, Wanted, points
 from headrace.spec.study import read
 
@@ -32,6 +32,15 @@ def test_every_point_is_a_spec_or_says_why_not(file: Path) -> None:
     for point in large:
         if point.skipped is None:
             read(point.doc)
+
+
+def test_what_is_measured_only_says_which_key_no_prediction_covers() -> None:
+    described, here = Machine(2, 1, not_deployed="s is described"), Machine(2, 1)
+    told, untold = Needs(deployed="deployment.hosting: x"), Needs(deployed=True)
+    why = "is measured only, and s is described"
+    assert lacking(told, {}, {}, described) == f"{why} (cannot predict: deployment.hosting: x)"
+    assert lacking(untold, {}, {}, described) == why
+    assert lacking(told, {}, {}, here) is None
 
 
 def test_overlay_and_needs() -> None:
