@@ -18,6 +18,7 @@ from typing import Any
 import duckdb
 import yaml
 
+from headrace.analyse.claims import partly
 from headrace.analyse.grounds import GroundResults
 from headrace.record.bundle import Bundle
 from headrace.record.tables import bundle_table
@@ -67,7 +68,8 @@ def _named(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def take(folder: Path, kept: Rows) -> None:
-    """The rows of every picture that is of this bundle's study and ground."""
+    """The rows of every picture that is of this bundle's study and ground. A whole study that has
+    none has had them by a model that is gone."""
     bundle = Bundle(folder)
     of = GroundResults(bundle, ())
     with duckdb.connect() as db, bundle_table(bundle.path, "results") as file:
@@ -85,6 +87,8 @@ def take(folder: Path, kept: Rows) -> None:
                     kept.setdefault(name, {})[of.ground] = [
                         (str(s), round(float(x), 6), float(f"{y:.5g}")) for s, x, y in rows
                     ]
+                elif not partly(bundle):
+                    kept.get(name, {}).pop(of.ground, None)
 
 
 def drawn(picture: Picture, rows: dict[str, list[Row]]) -> str:

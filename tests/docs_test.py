@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -128,12 +129,17 @@ def test_what_is_made_of_kept_tables_is_up_to_date(script: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_contradicted_claim_needs_a_paragraph() -> None:
-    """`capacity` is confirmed, so that its study has no paragraph for it; `l3-parallel` has one."""
+def claims_page() -> ModuleType:
     spec = importlib.util.spec_from_file_location("claims_page", REPO / "scripts/claims_page.py")
     assert spec is not None and spec.loader is not None
     page = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(page)
+    return page
+
+
+def test_a_contradicted_claim_needs_a_paragraph() -> None:
+    """`capacity` is confirmed, so that its study has no paragraph for it; `l3-parallel` has one."""
+    page = claims_page()
 
     def kept(server: str) -> dict[str, Any]:
         row = {"verdict": "contradicted", "on": server}
@@ -141,6 +147,18 @@ def test_a_contradicted_claim_needs_a_paragraph() -> None:
 
     assert page.unexplained(kept("xeon-e5-2650")) == ["s1: capacity"]
     assert page.unexplained(kept("mine")) == []  # of another server nobody claimed anything
+    claim = page.claims_of("s1")["l3-parallel"]
+    page.claims_of("s1")["l3-parallel"] = claim.model_copy(update={"differs": "They differ."})
+    assert page.unexplained(kept("xeon-e5-2650")) == ["s1: capacity", "s1: l3-parallel"]
+
+
+def test_a_measured_number_needs_a_tolerance() -> None:
+    """Nothing but this very number would confirm it; 0 and counts of VNFs are right or wrong."""
+    page = claims_page()
+    assert page.never_confirmed() == []
+    claims = page.claims_of("s3")
+    claims["lb-entries"] = claims["lb-entries"].model_copy(update={"tolerance": 0.0})
+    assert page.never_confirmed() == ["s3: lb-entries"]
 
 
 def test_the_role_of_a_cluster_is_what_doctor_asks_about() -> None:

@@ -50,6 +50,7 @@ def test_there_are_ten_pictures_with_their_rows(gallery: ModuleType) -> None:
 
 
 def test_each_command_has_points(gallery: ModuleType) -> None:
+    """Predictions have some that are not measured only."""
     for name, picture in gallery.pictures().items():
         for command in picture.command.split("; "):
             _, run, study, *options = shlex.split(command)
@@ -57,6 +58,8 @@ def test_each_command_has_points(gallery: ModuleType) -> None:
             given = dict(zip(options[::2], options[1::2], strict=False))
             figure = int(given["--figure"]) if "--figure" in given else None
             wanted = Wanted(given.get("--group"), figure)
-            assert run == "run" and points(loaded(folder), Machine(64, 2), wanted), name
             server = given.get("--on")
             assert server is None or (shipped("servers") / f"{server}.yaml").is_file()
+            machine = Machine(64, 2, not_deployed=server and f"{server} is described")
+            assert run == "run", name
+            assert any(one.skipped is None for one in points(loaded(folder), machine, wanted)), name

@@ -66,12 +66,12 @@ def judge_claims(
     def unknown(claim: Claim) -> str | None:
         return claim.unlike or lacks(claim) or bundle.status.unfinished
 
-    partly = _partly(bundle)
+    asked_partly = partly(bundle)
     repetitions = _repetitions(bundle)
     with rows_of(bundle.path) as ask:
         return tuple(
             _judged(name, claim, _Answers(claim, ask, repetitions, points), paper,
-                    unknown(claim), doubted, partly=partly)
+                    unknown(claim), doubted, partly=asked_partly)
             for name, claim in claims.items()
         )  # fmt: skip
 
@@ -82,7 +82,7 @@ def _repetitions(bundle: Bundle) -> list[int]:
     return numbers if len(numbers) > 1 else []
 
 
-def _partly(bundle: Bundle) -> bool:
+def partly(bundle: Bundle) -> bool:
     """Whether some of the study's points were asked for, and no others."""
     asked = known(bundle).selection
     return asked is not None and (asked.group, asked.figure, asked.point) != (None, None, None)
@@ -116,7 +116,7 @@ class _Answers:
         unconcerned = UNCONCERNED[claim.of]
         self.absent = _absent(claim.query, points)
         # A study without groups names no points: nobody can say that these were left out.
-        self.asked_for = not points or any(_names(claim.query, one.point) for one in points)
+        self.asked_for = not points or any(names_point(claim.query, one.point) for one in points)
         try:
             self.all = _value(ask(claim.query))
             self.trusted = _value(ask(claim.query, despite=unconcerned))
@@ -140,7 +140,7 @@ def _absent(query: str, points: Sequence[PointRow]) -> list[str]:
     """Points that the query names and that have no results, by why."""
     alike: dict[str, list[str]] = {}
     for one in points:
-        if one.absent is not None and _names(query, one.point):
+        if one.absent is not None and names_point(query, one.point):
             alike.setdefault(one.absent, []).append(one.point)
     return [
         f"{first} {why}{f' (and {len(others)} more so)' * bool(others)}"
@@ -148,7 +148,7 @@ def _absent(query: str, points: Sequence[PointRow]) -> list[str]:
     ]
 
 
-def _names(query: str, point: str) -> bool:
+def names_point(query: str, point: str) -> bool:
     """A text in the query is its name, or a pattern of LIKE that it matches."""
     patterns = (re.escape(text) for text in re.findall("'([^']*)'", query))
     return any(
