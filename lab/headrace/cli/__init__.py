@@ -168,12 +168,13 @@ def _needed(known: list[str], arguments: list[str]) -> list[str]:
 
 
 # Commands that became a study's: what takes their place.
-_MOVED = {
+_MOVED: dict[tuple[str, ...], str] = {
     (
         "hosting",
         "chaos",
     ): "`headrace run` of a study with `measure: {chaos: {...}}`",
     ("hosting", "study"): "`headrace run` of a study with `groups`",
+    ("study",): "`headrace run STUDY [--figure N] [--on SERVER]`",
 }
 
 
@@ -185,10 +186,11 @@ def _usage(error: Any) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         print(text)
     else:
-        if (instead := _MOVED.get(tuple(sys.argv[1:3]))) is not None:  # type: ignore[arg-type]
-            print(f"headrace {' '.join(sys.argv[1:3])}: no such command; allowed: {instead}",
-                  file=sys.stderr)  # fmt: skip
-            return EXIT_BAD_INPUT
+        for asked in (tuple(sys.argv[1:3]), tuple(sys.argv[1:2])):
+            if asked in _MOVED:
+                called = f"headrace {' '.join(asked)}"
+                print(f"{called}: no such command; allowed: {_MOVED[asked]}", file=sys.stderr)
+                return EXIT_BAD_INPUT
         words = _with_value(text[:1].lower() + text[1:].rstrip("."), error.__cause__)
         print(f"{command}: {words}; see {command} --help", file=sys.stderr)
     return EXIT_BAD_INPUT
