@@ -271,7 +271,7 @@ def main(arguments: list[str]) -> int:
             f"{one} is contradicted; the claim's `differs` has to say why: {', '.join(REASONS)}"
             for one in unexplained(json.loads(KEPT.read_text()))
         ]
-        problems += [f"{one} is a measured number without a `tolerance`" for one in never_confirmed()]
+        problems += [f"{one} is a number without a `tolerance`" for one in never_confirmed()]
         if written() != PAGE.read_text():
             problems.append(f"{PAGE.name} is not as {KEPT.name} and the studies: run this script")
         print("\n".join(problems), end="\n" if problems else "")

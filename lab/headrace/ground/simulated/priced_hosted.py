@@ -349,11 +349,16 @@ def priced_hosted(
         standing=standing, vnf_cpus=frozenset(awake), doze=cost.change_us.at(corner) * 1e-6 * hz,
         slice=_slice_us(server, cost, vnfs, standing, experiment) * 1e-6 * hz, give=give,
         kept=_kept_us(server, cost) * 1e-6 * hz,
-        names={cpu: name for name, cpu in DEVICES.items()}
-        | {CAP - i: f"rate cap of {one.name}" for i, one in enumerate(_by_step(carrying))},
+        names=_called(carrying),
         owners=((), *(one.owners for one in way), ()),
         vepa=experiment.study.deployment.network == "vepa" and len(bare.chains[0]) > 1,
     )  # fmt: skip
+
+
+def _called(chains: Sequence[Sequence[Vnf]]) -> dict[int, str]:
+    """What limits and licences are called, which are no lcores."""
+    licences = {CAP - i: f"rate cap of {one.name}" for i, one in enumerate(_by_step(chains))}
+    return {cpu: name for name, cpu in DEVICES.items()} | licences
 
 
 def _by_step(chains: Sequence[Sequence[Vnf]]) -> list[Vnf]:
