@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -150,6 +151,21 @@ def test_a_contradicted_claim_needs_a_paragraph() -> None:
     claim = page.claims_of("s1")["l3-parallel"]
     page.claims_of("s1")["l3-parallel"] = claim.model_copy(update={"differs": "They differ."})
     assert page.unexplained(kept("xeon-e5-2650")) == ["s1: capacity", "s1: l3-parallel"]
+
+
+def test_claims_of_a_study_that_cannot_be_predicted_are_answered(tmp_path: Path) -> None:
+    page = claims_page()
+    assert page.unpredicted("s3") == {}
+    why = page.unpredicted("s4")
+    assert sum("cannot predict: deployment.hosting: appliances" in one for one in why.values()) > 20
+    page.KEPT = tmp_path / "claims.json"
+    page.KEPT.write_text("{}")
+    page.keep_unpredicted("s4", why)
+    rows = json.loads(page.KEPT.read_text())["s4"]["predicted"]
+    assert rows.keys() == page.claims_of("s4").keys()
+    assert {row["verdict"] for row in rows.values()} == {"not-comparable"}
+    assert "collect.trace" in rows["tracer-tcp-all"]["why"]
+    assert "headrace takes none" in rows["bash-lines"]["why"]
 
 
 def test_a_measured_number_needs_a_tolerance() -> None:

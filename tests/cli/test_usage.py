@@ -76,6 +76,10 @@ CASES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "period": (("collect", "--period", "0"), ("--period: got 0.0", "0.01 s or more")),
     "parameter": (("profile", "l2fwd", "--param", "zz=1"), ("--param: got 'zz'", "allowed: ")),
+    "a paper's study": (
+        ("study", "s2", "--figure", "12"),
+        ("headrace study: no such command", "`headrace run STUDY [--figure N]"),
+    ),
     "command of a command": (("server", "none"), ("headrace server: ", "'none'")),
 }
 
