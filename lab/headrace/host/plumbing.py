@@ -244,9 +244,9 @@ def interfaces_here() -> dict[str, KernelInterface]:
     return interfaces
 
 
-def set_up(namespace: str, name: str) -> None:
-    """An interface that only listens."""
-    within(namespace, lambda: _set_link(name, state="up"))
+def set_up(namespace: str, *names: str) -> None:
+    """Interfaces that only listen."""
+    within(namespace, lambda: [_set_link(name, state="up") for name in names])
 
 
 def _set_link(name: str, **change: object) -> None:

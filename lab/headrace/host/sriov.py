@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import BadInput, HeadraceError
-from headrace.host.iproute2 import ip
-from headrace.host.ledger import Ledger
+from headrace.host.iproute2 import ip, ip_each
+from headrace.host.ledger import Kind, Ledger
 from headrace.host.server.nics import nics
 from headrace.host.server.sysfs import link_name, number, text
 
@@ -108,8 +108,12 @@ def choose_nics(
     return each[:needed]
 
 
+Command = tuple[str, ...]  # of ip(8)
+
+
 class Functions:
-    """Virtual functions of one NIC, handed out in order; made where it had none."""
+    """Virtual functions of one NIC, handed out in order; made where it had none. Commands are for
+    `ip_each`, together with those of other functions."""
 
     def __init__(self, pf: Pf, needed: int, ledger: Ledger) -> None:
         self.pf, self._ledger = pf, ledger
@@ -133,8 +137,13 @@ class Functions:
         self._next += 1
         return self._next - 1
 
-    def move(self, namespace: str, device: str, mac: str, vlan: int = 0) -> int:
-        """The next one's interface, into a namespace under the name `device`; its index."""
+    def _note(self, kind: Kind, name: str) -> None:
+        """What is to be undone of one function: nothing where all of them go with the run."""
+        if self.pf.enabled:
+            self._ledger.note(kind, name)
+
+    def moving(self, namespace: str, device: str, mac: str, vlan: int = 0) -> list[Command]:
+        """How the next one's interface goes into a namespace, under the name `device`."""
         index, pf = self._take(), self.pf
         name = _appear(lambda: pf.vf_name(index))
         if name is None:
@@ -142,21 +151,27 @@ class Functions:
                 f"{pf.name}: its virtual function {index} ({pf.vf_address(index) or 'not there'}) "
                 "has no interface: is its driver loaded, or has somebody taken it?"
             )
-        self._ledger.note("vf", f"{pf.name}:{index}:{name}")
+        self._note("vf", f"{pf.name}:{index}:{name}")
         # Its own driver first: once the physical function has set the address it may not.
-        ip("link", "set", "dev", name, "down")
-        ip("link", "set", "dev", name, "address", mac)
-        self._address(index, mac, vlan)
-        ip("link", "set", "dev", name, "netns", namespace, "name", device)
-        return index
+        return [
+            ("link", "set", "dev", name, "down"),
+            ("link", "set", "dev", name, "address", mac),
+            self._addressed(index, mac, vlan),
+            ("link", "set", "dev", name, "netns", namespace, "name", device),
+        ]
 
-    def bind(self, mac: str) -> str:
-        """The next one, to vfio-pci: a driver in user space gets it. Its PCI address."""
+    def addressing(self, mac: str) -> tuple[str, Command]:
+        """The PCI address of the next one, and how it gets its MAC address."""
         index, pf = self._take(), self.pf
         address = _appear(lambda: pf.vf_address(index))
         if address is None:
             raise HeadraceError(f"{pf.name}: its virtual function {index} is not there")
-        drivers, device = pf.root / _PCI / "drivers", pf.root / _PCI / "devices" / address
+        return address, self._addressed(index, mac, 0)
+
+    def bind(self, address: str) -> None:
+        """Gives one to vfio-pci: a driver in user space gets it."""
+        root = self.pf.root / _PCI
+        drivers, device = root / "drivers", root / "devices" / address
         if not (drivers / VFIO).exists():
             raise HeadraceError(f"{VFIO}: this driver is not loaded (`modprobe {VFIO}`)")
         if not (device / "iommu_group").exists():
@@ -164,33 +179,33 @@ class Functions:
                 f"{address}: has no IOMMU group, so {VFIO} cannot have it; allowed: another `vf`, "
                 "or a kernel started with its IOMMU on (intel_iommu=on)"
             )
-        self._address(index, mac, 0)
-        self._ledger.note("vfio", address)
+        self._note("vfio", address)
         rebind(device, VFIO)
-        return address
 
-    def hold_to(self, mac: str, mbps: int) -> None:
-        """Lets the function of this address send so many Mbit/s and no more."""
-        index, pf = self._indices[mac], self.pf
-        self._ledger.note("vf-rate", f"{pf.name}:{index}:{_max_tx_rate(pf.name, index)}")
+    def hold_to(self, mbps_of: Mapping[str, int]) -> None:
+        """Lets the functions of these addresses send so many Mbit/s and no more."""
+        name, before = self.pf.name, _max_tx_rates(self.pf.name)
+        wanted = {self._indices[mac]: mbps for mac, mbps in mbps_of.items()}
+        for index in wanted:
+            self._note("vf-rate", f"{name}:{index}:{before.get(index, 0)}")
         try:
-            _set_rate(pf.name, index, mbps)
+            ip_each([_rate(name, index, mbps) for index, mbps in wanted.items()])
         except HeadraceError as error:
             raise HeadraceError(
-                f"{pf.name}: keeps virtual function {index} to no rate (rate_cap_gbps, "
-                f"{mbps} Mbit/s): {error}"
+                f"{name}: keeps a virtual function to no rate (rate_cap_gbps): {error}"
             ) from None
-        kept = _max_tx_rate(pf.name, index)
-        if kept != mbps:
-            raise HeadraceError(
-                f"{pf.name}: keeps virtual function {index} to {kept} Mbit/s, and not to the "
-                f"{mbps} of its rate_cap_gbps"
-            )
+        kept = _max_tx_rates(name)
+        for index, mbps in wanted.items():
+            if kept.get(index, 0) != mbps:
+                raise HeadraceError(
+                    f"{name}: keeps virtual function {index} to {kept.get(index, 0)} Mbit/s, and "
+                    f"not to the {mbps} of its rate_cap_gbps"
+                )
 
-    def _address(self, index: int, mac: str, vlan: int) -> None:
+    def _addressed(self, index: int, mac: str, vlan: int) -> Command:
         self._indices[mac] = index
-        ip("link", "set", "dev", self.pf.name, "vf", str(index), "mac", mac, "vlan", str(vlan),
-           "spoofchk", "off" if vlan else "on")  # fmt: skip
+        own = "link", "set", "dev", self.pf.name, "vf", str(index), "mac", mac
+        return (*own, "vlan", str(vlan), "spoofchk", "off" if vlan else "on")
 
 
 def rebind(device: Path, driver: str) -> None:
@@ -235,24 +250,24 @@ def restore_rate(name: str) -> bool:
     """A virtual function's, PF:INDEX:MBPS, as it was before; with its function it is gone."""
     pf, index, mbps = name.split(":")
     try:
-        if _max_tx_rate(pf, int(index)) == int(mbps):
+        if _max_tx_rates(pf).get(int(index), 0) == int(mbps):
             return False
-        _set_rate(pf, int(index), int(mbps))
+        ip(*_rate(pf, int(index), int(mbps)))
     except HeadraceError:
         return False
     return True
 
 
-def _set_rate(pf: str, index: int, mbps: int) -> None:
-    """0: none."""
-    ip("link", "set", "dev", pf, "vf", str(index), "max_tx_rate", str(mbps))
+def _rate(pf: str, index: int, mbps: int) -> Command:
+    """How a function is held to a rate; 0: to none."""
+    return "link", "set", "dev", pf, "vf", str(index), "max_tx_rate", str(mbps)
 
 
-def _max_tx_rate(pf: str, index: int) -> int:
-    """In Mbit/s; 0: none."""
+def _max_tx_rates(pf: str) -> dict[int, int]:
+    """In Mbit/s, by function; 0: none."""
     shown = json.loads(ip("-json", "-details", "link", "show", "dev", pf))
-    rates = {vf["vf"]: vf.get("rate", {}) for vf in shown[0].get("vfinfo_list", ())}
-    return int(rates.get(index, {}).get("max_tx", 0))
+    every = shown[0].get("vfinfo_list", ())
+    return {vf["vf"]: int(vf.get("rate", {}).get("max_tx", 0)) for vf in every}
 
 
 def unbind(address: str) -> bool:

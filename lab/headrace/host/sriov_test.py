@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -119,8 +120,14 @@ class Nic:
 
     def __init__(self, rates: dict[int, int], step: int = 1) -> None:
         self.rates, self.step = rates, step
+        self.words: list[tuple[str, ...]] = []
+
+    def each(self, commands: Sequence[tuple[str, ...]]) -> None:
+        for one in commands:
+            self(*one)
 
     def __call__(self, *words: str) -> str:
+        self.words.append(words)
         if "show" in words:
             functions = [
                 {"vf": index, "rate": {"max_tx": rate, "min_tx": 0}, "spoofchk": True}
@@ -135,37 +142,94 @@ class Nic:
         return ""
 
 
-def licensed(root: Path, nic: Nic, monkeypatch: pytest.MonkeyPatch) -> Functions:
+MACS = [f"02:00:00:00:00:0{i}" for i in range(2)]
+
+
+def handed(root: Path, name: str, nic: Nic, monkeypatch: pytest.MonkeyPatch) -> Functions:
+    """Two functions of a NIC; eth2 had its own before."""
     monkeypatch.setattr(sriov, "ip", nic)
+    monkeypatch.setattr(sriov, "ip_each", nic.each)
     monkeypatch.setattr(sriov, "_is_up", lambda _: True)
     (root / "run").mkdir()
-    [pf] = (pf for pf in physical_functions(root) if pf.name == "eth2")
+    [pf] = (pf for pf in physical_functions(root) if pf.name == name)
     functions = Functions(pf, 2, Ledger(root / "run"))
-    functions._address(1, "02:00:00:00:00:01", 0)
+    for index in range(2):
+        function = pf.device / f"virtfn{index}"
+        if not function.exists():
+            function.mkdir()
+        (function / "net" / f"{name}v{index}").mkdir(parents=True)
+    nic.each([one for mac in MACS for one in functions.moving(f"ns-{mac[-1]}", "vf", mac)])
     return functions
 
 
-def test_a_rate_is_kept_and_given_back(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the function had before is in the ledger before it is changed."""
+def noted(root: Path) -> list[tuple[str, str]]:
+    lines = map(json.loads, (root / "run" / FILE).read_text().splitlines())
+    return [(one["kind"], one["name"]) for one in lines]
+
+
+def test_functions_are_noted_where_they_were_there_before(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that a run has made go with it, in one step."""
     nic = Nic({0: 0, 1: 40})
-    licensed(root, nic, monkeypatch).hold_to("02:00:00:00:00:01", 2500)
-    assert nic.rates == {0: 0, 1: 2500}
-    [noted] = map(json.loads, (root / "run" / FILE).read_text().splitlines())
-    assert noted == {"kind": "vf-rate", "name": "eth2:1:40"}
-    assert restore_rate(noted["name"]) and nic.rates == {0: 0, 1: 40}
-    assert not restore_rate(noted["name"])
+    handed(root, "eth2", nic, monkeypatch).hold_to({MACS[1]: 2500})
+    assert noted(root) == [
+        ("vf", "eth2:0:eth2v0"),
+        ("vf", "eth2:1:eth2v1"),
+        ("vf-rate", "eth2:1:40"),
+    ]
+    moved = [words for words in nic.words if "netns" in words]
+    assert moved == [
+        ("link", "set", "dev", f"eth2v{i}", "netns", f"ns-{i}", "name", "vf") for i in range(2)
+    ]
+
+
+def test_of_functions_that_a_run_makes_all_go(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    functions = handed(root, "eth1", Nic({0: 0, 1: 0}), monkeypatch)
+    functions.hold_to({MACS[1]: 2500})
+    assert noted(root) == [("vfs", "eth1")]
+    assert (functions.pf.device / "sriov_numvfs").read_text() == "2"
+
+
+def test_a_driver_knows_its_address_before_the_nic_does(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once the physical function has set it the driver may not any more."""
+    nic = Nic({})
+    handed(root, "eth1", nic, monkeypatch)
+    first = [words[3:] for words in nic.words if MACS[0] in words or "eth1v0" in words]
+    own = "mac", MACS[0], "vlan", "0", "spoofchk", "on"
+    assert first == [
+        ("eth1v0", "down"),
+        ("eth1v0", "address", MACS[0]),
+        ("eth1", "vf", "0", *own),
+        ("eth1v0", "netns", "ns-0", "name", "vf"),
+    ]
+
+
+def test_rates_are_kept_and_given_back(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What functions had before is in the ledger before it is changed; the NIC is asked twice,
+    however many there are."""
+    nic = Nic({0: 0, 1: 40})
+    handed(root, "eth2", nic, monkeypatch).hold_to({MACS[0]: 500, MACS[1]: 2500})
+    assert nic.rates == {0: 500, 1: 2500}
+    assert sum("show" in words for words in nic.words) == 2
+    rates = [name for kind, name in noted(root) if kind == "vf-rate"]
+    assert rates == ["eth2:0:0", "eth2:1:40"]
+    assert all(restore_rate(name) for name in rates) and nic.rates == {0: 0, 1: 40}
+    assert not any(restore_rate(name) for name in rates)
 
 
 @pytest.mark.parametrize(
     ("step", "words"),
     [
-        (0, "keeps virtual function 1 to no rate .rate_cap_gbps, 2500 Mbit/s.: .* Not supported"),
-        (1000, "to 2000 Mbit/s, and not to the 2500 of its rate_cap_gbps"),
+        (0, r"keeps a virtual function to no rate \(rate_cap_gbps\): ip .* Not supported"),
+        (1000, "keeps virtual function 1 to 2000 Mbit/s, and not to the 2500 of its rate_cap_gbps"),
     ],
 )
 def test_a_rate_that_a_nic_does_not_keep_ends_the_run(
     root: Path, monkeypatch: pytest.MonkeyPatch, step: int, words: str
 ) -> None:
-    functions = licensed(root, Nic({1: 0}, step), monkeypatch)
-    with pytest.raises(HeadraceError, match=f"eth2: .*{words}"):
-        functions.hold_to("02:00:00:00:00:01", 2500)
+    functions = handed(root, "eth2", Nic({1: 0}, step), monkeypatch)
+    with pytest.raises(HeadraceError, match=f"eth2: {words}"):
+        functions.hold_to({MACS[1]: 2500})

@@ -9,6 +9,7 @@ from __future__ import annotations
 from headrace.errors import BadInput
 from headrace.ground.appliances.addressing import NodeInterface
 from headrace.ground.appliances.fabric import Fabric, FabricPort
+from headrace.host.iproute2 import ip_each
 from headrace.host.ledger import Ledger
 from headrace.host.sriov import Functions, Pf
 
@@ -27,7 +28,7 @@ class Sriov(Fabric):
 
     def attach(self, namespace: str, interface: NodeInterface) -> FabricPort:
         vlan = _VLAN_BASE + interface.lan
-        self.functions.move(namespace, interface.device, interface.mac, vlan)
+        ip_each(self.functions.moving(namespace, interface.device, interface.mac, vlan))
         return FabricPort(interface.lan, "", interface.mac, self._next())
 
     def mirror(self, ports: list[FabricPort], namespace: str, name: str) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from headrace.engine.counts import EngineCounts
@@ -13,10 +14,18 @@ from headrace.engine.link_counts import DeviceCounts, PortCounts
 from headrace.engine.plan_document import Plan
 from headrace.errors import HeadraceError
 from headrace.ground.hosted.sriov import Function, OnNic
-from headrace.host import netlink
+from headrace.host.iproute2 import ip_each
 from headrace.host.ledger import Ledger
-from headrace.host.plumbing import counts, make_namespace, no_offloads, set_up, within
-from headrace.host.sriov import Functions
+from headrace.host.plumbing import (
+    KernelInterface,
+    counts,
+    interfaces_here,
+    make_namespace,
+    no_offloads,
+    set_up,
+    within,
+)
+from headrace.host.sriov import Command, Functions, Pf
 
 TESTER = "tester"
 _CARRIER_S = 60.0  # a physical function that was down negotiates its link first
@@ -39,26 +48,41 @@ class NicFunctions:
     def _make(self) -> None:
         wanted = Counter(one.pf for one in self.nic.functions)
         functions_of = {pf: Functions(pf, needed, self._ledger) for pf, needed in wanted.items()}
-        for owner in dict.fromkeys(one.owner for one in self._moved):
-            make_namespace(self.namespace_of(owner), self._ledger)
+        for namespace in self._moved:
+            make_namespace(namespace, self._ledger)
+        self._hand_out(functions_of)
+        for namespace, own in self._moved.items():
+            names = [one.name for one in own]
+            within(namespace, partial(_no_offloads, names))
+            set_up(namespace, *names)
+        self._wait_carrier()
+        for pf, functions in functions_of.items():  # a rate is a share of a link's, known by now
+            capped = [(one.mac, one.cap) for one in self.nic.functions if one.pf == pf]
+            if rates := {mac: cap.max_tx_rate for mac, cap in capped if cap is not None}:
+                functions.hold_to(rates)
+
+    def _hand_out(self, functions_of: Mapping[Pf, Functions]) -> None:
+        commands: list[Command] = []
         for one in self.nic.functions:
             functions = functions_of[one.pf]
             if self.nic.way(one.owner) == "vfio":
-                self.words[one.pci] = functions.bind(one.mac)
-                continue
-            namespace = self.namespace_of(one.owner)
-            functions.move(namespace, one.name, one.mac)
-            within(namespace, partial(no_offloads, one.name))
-            set_up(namespace, one.name)
-        self._wait_carrier()
-        for one in self.nic.functions:  # a rate is a share of a link's, which is known by now
-            if one.cap is not None:
-                functions_of[one.pf].hold_to(one.mac, one.cap.max_tx_rate)
+                self.words[one.pci], command = functions.addressing(one.mac)
+                commands.append(command)
+            else:
+                commands += functions.moving(self.namespace_of(one.owner), one.name, one.mac)
+        ip_each(commands)
+        for one in self.nic.functions:
+            if one.pci in self.words:
+                functions_of[one.pf].bind(self.words[one.pci])
 
     @property
-    def _moved(self) -> list[Function]:
-        """Those with an interface of the kernel's, in a namespace."""
-        return [one for one in self.nic.functions if self.nic.way(one.owner) != "vfio"]
+    def _moved(self) -> dict[str, list[Function]]:
+        """Those with an interface of the kernel's, by the namespace that it is in."""
+        moved: dict[str, list[Function]] = {}
+        for one in self.nic.functions:
+            if self.nic.way(one.owner) != "vfio":
+                moved.setdefault(self.namespace_of(one.owner), []).append(one)
+        return moved
 
     def given_to(self, owner: str, name: str) -> str:
         """The PCI address of a machine's function."""
@@ -70,13 +94,12 @@ class NicFunctions:
 
     def _wait_carrier(self) -> None:
         deadline = time.monotonic() + _CARRIER_S
-        for one in self._moved:
-            namespace = self.namespace_of(one.owner)
-            while not within(namespace, partial(_carrier, one.name)):
+        for namespace, own in self._moved.items():
+            while down := _without_carrier(own, within(namespace, interfaces_here)):
                 if time.monotonic() > deadline:
                     raise HeadraceError(
-                        f"{one.pf.name}: the link of the virtual function of "
-                        f"{one.owner or TESTER} is not up after {_CARRIER_S:g} s"
+                        f"{down[0].pf.name}: the link of the virtual function of "
+                        f"{down[0].owner or TESTER} is not up after {_CARRIER_S:g} s"
                     )
                 time.sleep(0.2)
 
@@ -105,7 +128,12 @@ class NicFunctions:
         return read.model_copy(update={"links": links})
 
 
-def _carrier(name: str) -> bool:
-    with netlink.IPRoute() as ip:
-        links = ip.get_links(*ip.link_lookup(ifname=name))
-        return any(link.get_attr("IFLA_CARRIER") for link in links)
+def _no_offloads(names: Sequence[str]) -> None:
+    for name in names:
+        no_offloads(name)
+
+
+def _without_carrier(
+    own: Sequence[Function], there: Mapping[str, KernelInterface]
+) -> list[Function]:
+    return [one for one in own if one.name not in there or not there[one.name].carrier]
