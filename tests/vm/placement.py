@@ -2,7 +2,7 @@
 """Placement on two NUMA nodes, inside a guest (tests/vm/run.sh placement): where the threads and
 pages of VNFs really are, by /proc, for each of the placements of Wang et al. 2016; and where
 packets are in those of Sieber et al. 2017, whose figures 3 and 5 are run on them; and which
-lcores take the flows where several forward."""
+lcores take the flows where several forward. `placement.py PART...` runs these parts only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -226,19 +227,28 @@ def forwarded(checks: Checks) -> None:
         checks.equal(f"{name}: all of them", [sum(took.values()), one.received], [one.sent] * 2)
 
 
-def main() -> int:
+PARTS: dict[str, tuple[Callable[[Checks], None], ...]] = {
+    "forwarded": (forwarded,),
+    "described": (described,),
+    "placed": (placed, left_to_the_scheduler, refused),
+    "real-nic": (real_nic,),
+    "packets": (packets_placed,),
+    "sieber": (placements_of_s5,),
+}
+
+
+def main(*parts: str) -> int:
+    for unknown in set(parts) - PARTS.keys():
+        sys.exit(f"no part '{unknown}'; allowed: {', '.join(PARTS)}")
     checks = Checks()
     load("igb", "igbvf", "veth")
     for address in (PF, OTHER):
         Path(f"/proc/sys/net/ipv6/conf/{interface(address)}/disable_ipv6").write_text("1")
-    described(checks)
-    placed(checks)
-    left_to_the_scheduler(checks)
-    real_nic(checks)
-    refused(checks)
-    packets_placed(checks)
-    placements_of_s5(checks)
-    forwarded(checks)
+    for name in parts or PARTS:
+        began = time.monotonic()
+        for one in PARTS[name]:
+            one(checks)
+        print(f"{name}: {time.monotonic() - began:.0f} s", flush=True)
     checks.equal("left behind: namespaces, state", [namespaces(), state()], [[], []])
     ours = subprocess.run(["pgrep", "-c", "headrace-engine"], capture_output=True, text=True)
     checks.equal("left behind: engines", ours.stdout.strip(), "0")
@@ -246,4 +256,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # A test in a QEMU guest with two NUMA nodes, each with two CPUs and an emulated Intel 82576, whose
-# wires are joined: tests/vm/run.sh sriov|sriov_machines|sriov_ports|placement; for sriov_ports there are
-# twelve of them, on one switch. The guest's root is this machine's own, read-only; nothing of it is
-# changed. Needs root. Exit status 0 when all that the test says holds.
+# wires are joined: tests/vm/run.sh sriov|sriov_machines|sriov_ports|placement [PART...]; for sriov_ports
+# there are twelve of them, on one switch. Parts are of sriov and placement, by the names in their files.
+# The guest's root is this machine's own, read-only; nothing of it is changed. Needs root. Exit status 0
+# when all that the test says holds.
 #
 #   HEADRACE_ENGINE          an engine to test; must not use instructions that QEMU lacks
 #   HEADRACE_VM              where kernel, QEMU and engine are kept (~/.cache/headrace/vm)
@@ -44,7 +45,9 @@ container_image() {
 	HEADRACE_ENGINE=$HEADRACE_ENGINE "$repo/.venv/bin/headrace" vnf build headrace \
 		>"$cache/image.log" 2>&1 || die "$cache/image.log"
 }
-[ "$1" != sriov ] || container_image
+case "$* " in
+"sriov " | "sriov "*"containers "*) container_image ;;
+esac
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/headrace-vm.XXXXXX")
 root=$work/root
@@ -83,7 +86,7 @@ twelve_nics() {
 boot() {
 	local nics
 	nics=$([ "$1" = sriov_ports ] && twelve_nics || two_nics "$work/wire")
-	share_with_guest "$share" "$1"
+	share_with_guest "$share" "$1" "HEADRACE_PARTS='${*:2}'"
 	# shellcheck disable=SC2086
 	emulate "$share" "$console" "$work/qemu.log" \
 		-m 2560M -smp 4,sockets=2,cores=2,threads=1 \
@@ -145,7 +148,7 @@ await_end() {
 # tested: it is started once more, and that is told.
 for ((attempt = 1; attempt <= attempts; attempt++)); do
 	began=$SECONDS
-	boot "$1"
+	boot "$@"
 	if await_boot && await_end; then
 		break
 	fi

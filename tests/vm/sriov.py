@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """SR-IOV on an emulated NIC, inside a guest (tests/vm/run.sh sriov): headrace makes virtual
-functions, gives them to VNFs, and a PVVP chain runs over the device's own switch."""
+functions, gives them to VNFs, and a PVVP chain runs over the device's own switch. `sriov.py
+PART...` runs these parts only."""
 
 from __future__ import annotations
 
@@ -9,7 +10,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from checks import (
@@ -30,6 +33,7 @@ from checks import (
 from several_ports import spread, trial
 
 from headrace.ground.catalogue import find
+from headrace.record.bundle import Bundle
 
 STORAGE = """\
 [storage]
@@ -40,7 +44,8 @@ graphroot = "/run/containers/images"
 additionalimagestores = ["/var/lib/containers/storage"]
 """
 VFS = 7  # of an 82576's port
-LICENCE, LICENCE_MBPS = "rate_cap_gbps: 0.5", 500
+LICENCE, LICENCE_GBPS, LICENCE_MBPS = "rate_cap_gbps: 0.5", 0.5, 500
+OTHERS_MBPS = 40  # what somebody else holds a function to
 ACL = "{acl: {rules: [{action: permit}], default: deny}}"
 
 
@@ -121,7 +126,6 @@ def pvvp(
     checks.that(f"{vf}: the wire saw none of it", wire < sent // 10, wire)
     times = one["anatomy"] or {}
     checks.that(f"{vf}: time inside the VNFs is known", times.get("vnf_ns", 0) > 0, times)
-    gone(checks, f"{vf}: after it", pf)
 
 
 def gone(checks: Checks, when: str, pf: str) -> None:
@@ -136,10 +140,61 @@ def rates(pf: str) -> list[int]:
     return [vf["rate"]["max_tx"] for vf in json.loads(shown.stdout)[0].get("vfinfo_list", ())]
 
 
+def with_licence(file: Path) -> Path:
+    file.write_text(file.read_text().replace("{kind: process,", f"{{kind: process, {LICENCE},"))
+    return file
+
+
+def there_before(pf: str) -> dict[int, tuple[str, int]]:
+    """Its functions: interfaces, and what they are held to."""
+    files = sorted((Path("/sys/bus/pci/devices") / PF).glob("virtfn*/net/*"))
+    names = {int(file.parent.parent.name.removeprefix("virtfn")): file.name for file in files}
+    return {number: (names.get(number, ""), rate) for number, rate in enumerate(rates(pf))}
+
+
+def kept(checks: Checks, pf: str, peer: str) -> None:
+    """Somebody's functions, one of them held to a rate: VNFs' licences hold meanwhile, and all is
+    as it was when the run is over."""
+    subprocess.run(["ip", "link", "set", "dev", pf, "up"], check=True)
+    (Path("/sys/bus/pci/devices") / PF / "sriov_numvfs").write_text("3")
+    until("functions", lambda: all(name for name, _ in there_before(pf).values()))
+    until("a carrier", lambda: Path(f"/sys/class/net/{pf}/carrier").read_text().strip() == "1")
+    held = ["ip", "link", "set", "dev", pf, "vf", "1", "max_tx_rate", str(OTHERS_MBPS)]
+    subprocess.run(held, check=True)
+    before = there_before(pf)
+    checks.equal("kept: rates before", [rate for _, rate in before.values()], [0, OTHERS_MBPS, 0])
+    seen: set[tuple[int, ...]] = set()
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(2.0):
+            seen.add(tuple(rates(pf)))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        pvvp(checks, pf, peer, "af_packet", file=with_licence(spec("kept", pf, "af_packet")))
+    finally:
+        over.set()
+        watcher.join()
+    licences = (0, LICENCE_MBPS, LICENCE_MBPS)
+    checks.that("kept: meanwhile the VNFs' functions are licensed", licences in seen, sorted(seen))
+    caps = [
+        (limit.kind, limit.gbps, limit.dropped)
+        for one in Bundle(Path("pvvp-process-af_packet-bundle")).trials()
+        if one.phase == "fixed"
+        for limit in one.limits
+    ]
+    checks.equal("kept: the licence in the trial", caps, [("rate-cap", LICENCE_GBPS, 0)])
+    checks.equal("kept: functions, names, rates after it", there_before(pf), before)
+    checks.equal("kept: namespaces, state after it", [namespaces(), state()], [[], []])
+    (Path("/sys/bus/pci/devices") / PF / "sriov_numvfs").write_text("0")
+    subprocess.run(["ip", "link", "set", "dev", pf, "down"], check=True)
+
+
 def killed(checks: Checks, pf: str) -> None:
     """A lab that was killed with all deployed: `headrace clean` takes it away."""
-    file = spec("killed", pf, "af_packet", "600 s")
-    file.write_text(file.read_text().replace("{kind: process,", f"{{kind: process, {LICENCE},"))
+    file = with_licence(spec("killed", pf, "af_packet", "600 s"))
     command = [HEADRACE, "run", str(file), "--out", "killed"]
     with Path("killed.log").open("wb") as log:
         lab = subprocess.Popen(command, stdout=log, stderr=log)
@@ -205,20 +260,53 @@ def prepared(checks: Checks) -> tuple[str, str]:
     return pf, peer
 
 
-def main() -> int:
-    checks = Checks()
-    pf, peer = prepared(checks)
-    for vf in ("vfio", "af_packet", "af_xdp"):
-        pvvp(checks, pf, peer, vf)
+def own(checks: Checks, pf: str, peer: str, vf: str, kind: str = "process") -> None:
+    """By functions that the run makes."""
+    pvvp(checks, pf, peer, vf, kind)
+    gone(checks, f"{vf}, {kind}: after it", pf)
+
+
+def containers(checks: Checks, pf: str, peer: str) -> None:
     if podman_has_images():
-        pvvp(checks, pf, peer, "af_packet", "container")
+        own(checks, pf, peer, "af_packet", "container")
     else:
         print("skipped: containers: podman or its image headrace is missing", flush=True)
+
+
+def by_vfio(checks: Checks, pf: str, peer: str) -> None:
+    own(checks, pf, peer, "vfio")
+
+
+def by_af_xdp(checks: Checks, pf: str, peer: str) -> None:
+    own(checks, pf, peer, "af_xdp")
+
+
+def refused_and_killed(checks: Checks, pf: str, peer: str) -> None:
     refused(checks, pf)
     killed(checks, pf)
-    two_ports(checks, pf, peer)
+
+
+PARTS: dict[str, Callable[[Checks, str, str], None]] = {
+    "kept": kept,
+    "killed": refused_and_killed,
+    "two-ports": two_ports,
+    "vfio": by_vfio,
+    "af_xdp": by_af_xdp,
+    "containers": containers,
+}
+
+
+def main(*parts: str) -> int:
+    for unknown in set(parts) - PARTS.keys():
+        sys.exit(f"no part '{unknown}'; allowed: {', '.join(PARTS)}")
+    checks = Checks()
+    pf, peer = prepared(checks)
+    for name in parts or PARTS:
+        began = time.monotonic()
+        PARTS[name](checks, pf, peer)
+        print(f"{name}: {time.monotonic() - began:.0f} s", flush=True)
     return checks.end()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

@@ -8,7 +8,7 @@ import os
 import sys
 
 from checks import Checks
-from sriov import prepared, pvvp, spec
+from sriov import gone, prepared, pvvp, spec
 
 # Emulated twice a guest takes minutes to boot, and a packet is a matter of milliseconds.
 MACHINE = "{accel: tcg, memory_mb: 320, boot: 1500}"
@@ -24,6 +24,7 @@ def main() -> int:
     text = file.read_text().replace("wait: adaptive", f"wait: adaptive, vm: {MACHINE}")
     file.write_text(text.replace("loads: [200], trial: 2 s, drain: 2.0", MEASURE))
     pvvp(checks, pf, peer, "af_packet", "vm", file, PACKETS_MIN)
+    gone(checks, "after it", pf)
     return checks.end()
 
 
