@@ -8,7 +8,7 @@ SOAK_SECONDS ?= 3600
 FUZZ_CORPUS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/headrace/fuzz
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help setup demo unit test test-slow test-containers test-soak test-threads bench bench-fib-1g test-vm test-vm-trace test-vm-sriov test-vm-sriov-machines test-vm-sriov-ports test-vm-placement test-vm-lab test-kubernetes lint format fuzz fuzz-nightly docs release clean distclean
+.PHONY: help setup demo unit test test-slow test-containers test-soak test-threads bench bench-fib-1g test-vm test-vm-trace test-vm-sriov test-vm-sriov-machines test-vm-sriov-ports test-vm-isolated test-vm-placement test-vm-lab test-kubernetes lint format fuzz fuzz-nightly docs release clean distclean
 
 help:
 	@echo 'make demo          measure a small chain of network functions, write a report'
@@ -24,6 +24,7 @@ help:
 	@echo 'make test-vm-sriov     virtual functions of an emulated NIC given to VNFs, in a QEMU guest (root)'
 	@echo 'make test-vm-sriov-machines  the same, to VNFs in virtual machines within it (10 minutes)'
 	@echo 'make test-vm-sriov-ports    40 VNFs on the functions of twelve ports (has not run to its end yet)'
+	@echo 'make test-vm-isolated  lcores of a server whose kernel isolates CPUs, in such a guest (root)'
 	@echo 'make test-vm-placement placements checked in a QEMU guest with two NUMA nodes (root)'
 	@echo 'make test-vm-lab       three emulated servers, chains over their NICs by SSH (root; 9 minutes)'
 	@echo 'make test-vm       VNFs in virtual machines, emulated (QEMU)'
@@ -103,6 +104,10 @@ test-vm-sriov-machines:
 test-vm-sriov-ports:
 	@scripts/setup.sh run test guests
 	@$(SUDO) env HEADRACE_VM=$(HEADRACE_VM) tests/vm/run.sh sriov_ports
+
+test-vm-isolated:
+	@scripts/setup.sh run test guests
+	@$(SUDO) env HEADRACE_VM=$(HEADRACE_VM) tests/vm/run.sh isolated
 
 test-vm-placement:
 	@scripts/setup.sh run test guests

@@ -168,7 +168,7 @@ wired() {
 	echo "-netdev dgram,id=$1,local.type=unix,local.path=$2,remote.type=unix,remote.path=$3"
 }
 
-# emulate SHARE CONSOLE LOG OPTION...: a guest; its process is in $pid. What KVM can is not known
+# emulate SHARE CONSOLE LOG OPTION...: a guest; its process is in $pid. Its kernel is told $kernel_words, too. What KVM can is not known
 # before; emulation always works, and needs no virtual IOMMU's help. no_timer_check: on a loaded
 # machine the kernel's test of its timer panics, as it counts interrupts in a time that it guesses.
 emulate() {
@@ -179,7 +179,7 @@ emulate() {
 		-M q35,kernel-irqchip=split -nodefaults -no-user-config -display none -no-reboot \
 		-device intel-iommu,intremap=off,caching-mode=on "$@" \
 		-kernel "$image" -initrd "$work/initramfs.gz" \
-		-append "console=ttyS0 panic=-1 quiet loglevel=4 mitigations=off no_timer_check random.trust_cpu=on intel_iommu=on iommu=pt" \
+		-append "console=ttyS0 panic=-1 quiet loglevel=4 mitigations=off no_timer_check random.trust_cpu=on intel_iommu=on iommu=pt ${kernel_words:-}" \
 		-fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap \
 		-device virtio-9p-pci,bus=pcie.0,fsdev=host,mount_tag=host \
 		-fsdev "local,id=share,path=$share,security_model=none" \

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # A test in a QEMU guest with two NUMA nodes, each with two CPUs and an emulated Intel 82576, whose
-# wires are joined: tests/vm/run.sh sriov|sriov_machines|sriov_ports|placement [PART...]; for sriov_ports
-# there are twelve of them, on one switch. Parts are of sriov and placement, by the names in their files.
-# The guest's root is this machine's own, read-only; nothing of it is changed. Needs root. Exit status 0
-# when all that the test says holds.
+# wires are joined: tests/vm/run.sh sriov|sriov_machines|sriov_ports|placement|isolated [PART...]. For
+# sriov_ports there are twelve of them, on one switch; for isolated each node has two cores of two
+# threads, and all but two CPUs are kept from the scheduler. Parts are of sriov and placement, by the
+# names in their files. The guest's root is this machine's own, read-only; nothing of it is changed.
+# Needs root. Exit status 0 when all that the test says holds.
 #
 #   HEADRACE_ENGINE          an engine to test; must not use instructions that QEMU lacks
 #   HEADRACE_VM              where kernel, QEMU and engine are kept (~/.cache/headrace/vm)
@@ -24,7 +25,8 @@ boot_seconds=${HEADRACE_VM_BOOT:-180} attempts=2
 
 case ${1:-} in
 sriov | sriov_machines | sriov_ports | placement) ;;
-*) die "'${1:-}': not a test; allowed: sriov, sriov_machines, sriov_ports, placement" ;;
+isolated) kernel_words="isolcpus=2-7" ;;
+*) die "'${1:-}': not a test; allowed: sriov, sriov_machines, sriov_ports, placement, isolated" ;;
 esac
 [ "$(id -u)" = 0 ] || die "needs root: the guest reads this machine's files as root"
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || die "HEADRACE_VM_SECONDS '$seconds': allowed: seconds"
@@ -84,14 +86,15 @@ twelve_nics() {
 
 # 1280 MB a node: virtual functions' BARs do not fit below 4 GB beside more than 2.5 GB.
 boot() {
-	local nics
+	local nics cpus=4,sockets=2,cores=2,threads=1 first=0-1 second=2-3
 	nics=$([ "$1" = sriov_ports ] && twelve_nics || two_nics "$work/wire")
+	[ "$1" != isolated ] || cpus=8,sockets=2,cores=2,threads=2 first=0-3 second=4-7
 	share_with_guest "$share" "$1" "HEADRACE_PARTS='${*:2}'"
 	# shellcheck disable=SC2086
 	emulate "$share" "$console" "$work/qemu.log" \
-		-m 2560M -smp 4,sockets=2,cores=2,threads=1 \
+		-m 2560M -smp "$cpus" \
 		-object memory-backend-ram,id=m0,size=1280M -object memory-backend-ram,id=m1,size=1280M \
-		-numa node,nodeid=0,cpus=0-1,memdev=m0 -numa node,nodeid=1,cpus=2-3,memdev=m1 \
+		-numa "node,nodeid=0,cpus=$first,memdev=m0" -numa "node,nodeid=1,cpus=$second,memdev=m1" \
 		-numa dist,src=0,dst=1,val=21 \
 		-device pxb-pcie,id=pxb0,bus=pcie.0,bus_nr=0x40,numa_node=0 \
 		-device pxb-pcie,id=pxb1,bus=pcie.0,bus_nr=0x80,numa_node=1 \

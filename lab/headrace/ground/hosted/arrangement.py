@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.engine.place import PlacedSegment, Placement, check_told
-from headrace.engine.plan_compiler import paths
+from headrace.engine.plan_compiler import isolated_cpus, paths
 from headrace.ground.hosted.cpus import Describe, describe_cpu, pin, without_siblings
 from headrace.ground.hosted.parts import NIC, RUN, WRITABLE, Face, Vnf, switch_cpu
 from headrace.ground.hosted.ports import ports_cpu
@@ -164,11 +164,15 @@ def _check_shares(
 def _lcores(
     experiment: Experiment, doc: Document, available: Sequence[int], describe: Describe
 ) -> tuple[list[int], list[int]]:
-    """Those of traffic and switch, and those of the VNFs."""
+    """Those of traffic and switch, and those of the VNFs. Where some are isolated VNFs have none of
+    the others, which are for interrupts and all else that runs here; not even on a nearer node."""
     told = experiment.study.deployment.lcores
     check_told(told, doc, available)
     traffic = list(told.traffic or [c for c in available if c not in (told.chain or ())][:1])
     free = list(told.chain or without_siblings(available, traffic, describe))
+    named = told.chain or experiment.hosting.lcores
+    if describe is describe_cpu and not named:
+        free = [cpu for cpu in free if cpu in isolated_cpus()] or free
     if not traffic or not free:
         raise doc.error(
             ("deployment", "lcores"),
