@@ -16,7 +16,7 @@ import pytest
 
 from headrace.collect.samples import Samples, Window
 from headrace.errors import HeadraceError
-from headrace.host import cgroups
+from headrace.host import cgroups, hugepages
 from support.containers import lacking
 from support.lab import COMMAND, environment, headrace, killed_vnfs, state_left
 
@@ -104,6 +104,30 @@ def test_processes_have_groups(
     for used in window.now("cgroup_memory_bytes").values():
         assert 1 << 20 < used <= 192 << 20
     assert set(left(groups)) <= set(before)
+
+
+@pytest.mark.parametrize("kind", ["process", "container"])
+def test_on_hugepages(
+    kind: str, engine_binary: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """The kernel says of each VNF how much of its memory is in them, and they go with the run."""
+    if kind == "container":
+        request.getfixturevalue("image")
+    pages = hugepages.pool()
+    assert pages is not None
+    hosting: dict[str, object] = {"kind": kind, "chains": 2, "hugepages": True}
+    text = spec({**hosting, "memory_limit_mb": 128}).replace("  hugepages: false\n", "")
+    (tmp_path / "spec.yaml").write_text(text)
+    done = headrace(
+        "hosting", "where", "spec.yaml", "--json", folder=tmp_path, engine=engine_binary,
+        timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    engines = {one["name"]: one for one in json.loads(done.stdout)["engines"]}
+    assert set(engines) == {"host", "vnf1.1", "vnf2.1"}
+    for name in ("vnf1.1", "vnf2.1"):
+        assert engines[name]["page_kb"][str(pages.page_kb)] >= 64 << 10
+    assert state_left(tmp_path) == []
 
 
 def test_memory_limit_is_held_and_told(groups: cgroups.Hierarchy) -> None:

@@ -194,6 +194,20 @@ def test_both_ways(
             spec("['null']", "{kind: process, memory_limit_mb: 200, slots: 16384}"),
             "memory_limit_mb: 200; allowed: at least 251",
         ),
+        (
+            spec("['null']", "{kind: process, hugepages: true}"),
+            "hugepages: false, with hosting.hugepages: true; allowed with that: auto, true",
+        ),
+        (
+            spec("['null']", "{kind: vm, hugepages: true}"),
+            "hugepages: true, with kind vm; allowed: with kind process or container",
+        ),
+        (
+            spec(
+                "['null']", "{kind: process, hugepages: true, memory_limit_mb: 200, slots: 65536}"
+            ).replace("hugepages: false", ""),
+            "memory_limit_mb: 200; allowed: at least 583, 583 for the program and its links",
+        ),
         (spec("['null']", "{kind: process, cpus: 2}"), "hosting.cpus"),
         (spec("['null']", "{kind: process, slots: 1000}"), "slots: 1000; allowed: a power of two"),
     ],

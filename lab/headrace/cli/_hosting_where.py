@@ -67,7 +67,7 @@ def _look(one: EnginePoint, rate: float, seconds: float) -> list[Whereabouts]:
         console.print(text, markup=False)
 
     with run_state() as state, HeldLcores(one.cpus, lambda cpu: say(waiting_for(cpu))):
-        memory = provide(one.study.deployment, state)
+        memory = provide(one.study.deployment, state, one.hosted_mb)
         engine = PlanEngine(hugepages=memory.hugepages, file_prefix=dpdk_prefix(state.path))
         with (
             one.deploy(Site(state, say, Stopwatch(), engine=engine)) as up,

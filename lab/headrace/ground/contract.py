@@ -314,6 +314,7 @@ class Checked:
     interleaved: bool = True
     apart: bool = False  # a point that fails does not end the others
     memory: Deployment | None = None  # that asks most of the engines' memory; None: no engine
+    hosted_mb: int = 0  # that VNFs apart have of hugepages, at most
     notes: Sequence[str] = ()  # for the user: of what has no point
     # Files and sockets that functions are told to write to, by the name that the spec uses.
     writes: Mapping[str, Path] = field(default_factory=dict)

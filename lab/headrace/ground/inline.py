@@ -139,6 +139,11 @@ class EnginePoint:
         return "inline"
 
     @property
+    def hosted_mb(self) -> int:
+        """What VNFs apart have of hugepages."""
+        return 0
+
+    @property
     def segments(self) -> tuple[Segment, ...]:
         """Segments as the record shows them; those that share an lcore say with whom."""
         placed = [

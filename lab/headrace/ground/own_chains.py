@@ -64,6 +64,7 @@ class Chains:
             memory=max(
                 here, key=lambda one: (one.hugepages is False, one.memory_mb), default=None
             ),
+            hosted_mb=max((one.hosted_mb for one in ready), default=0),
             writes=writes, close=self._servers.close,
         )  # fmt: skip
 

@@ -23,8 +23,9 @@ class Memory:
     note: str
 
 
-def provide(deployment: Deployment, state: RunState) -> Memory:
-    """Reserve hugepages if that is wanted and possible. The state's end undoes it.
+def provide(deployment: Deployment, state: RunState, hosted_mb: int = 0) -> Memory:
+    """Reserve hugepages if that is wanted and possible. The state's end undoes it. `hosted_mb`:
+    what VNFs apart need of them, without which there is no run.
 
     To be asked for once the lcores are held: what is free before that may be gone afterwards.
     """
@@ -36,30 +37,29 @@ def provide(deployment: Deployment, state: RunState) -> Memory:
         return Memory(False, _ordinary("Open vSwitch maps it, too, and wants few files of it"))
     pool = hugepages.pool()
     if pool is None or not pool.control.exists():
-        return _without(deployment, "this kernel has none")
+        return _without(deployment, hosted_mb, "this kernel has none")
     memory: Memory | str = ""
 
     def reserved() -> bool:
         nonlocal memory
         with hugepages.locked(pool.control):
-            memory = _reserve(deployment, state)
+            memory = _reserve(deployment.memory_mb + _EXTRA_MB + hosted_mb, state)
         return isinstance(memory, Memory)
 
     hugepages.until(reserved)
     if isinstance(memory, str):
-        return _without(deployment, f"{memory}: {hugepages.whose()}")
+        return _without(deployment, hosted_mb, f"{memory}: {hugepages.whose()}")
     return memory
 
 
-def _reserve(deployment: Deployment, state: RunState) -> Memory | str:
-    """Hugepages for this deployment, or why it cannot have them."""
+def _reserve(wanted_mb: int, state: RunState) -> Memory | str:
+    """So much of hugepages, or why it is not to be had."""
     pool = hugepages.pool()  # again, now that no other run changes it
     if pool is None:
         return "this kernel has none"
     # Free pages that another run has been promised are that run's.
     promised = math.ceil(claimed_kb(state) / pool.page_kb)
     pool = replace(pool, free=max(0, pool.free - promised))
-    wanted_mb = deployment.memory_mb + _EXTRA_MB
     lacking = hugepages.lacking(wanted_mb, pool)
     if lacking == 0:
         state.claim(wanted_mb * 1024)
@@ -81,9 +81,11 @@ def _reserve(deployment: Deployment, state: RunState) -> Memory | str:
     return Memory(True, f"hugepages of {pool.page_kb} kB, {came} added for this run")
 
 
-def _without(deployment: Deployment, why: str) -> Memory:
+def _without(deployment: Deployment, hosted_mb: int, why: str) -> Memory:
     if deployment.hugepages is True:
         raise HeadraceError(f"deployment.hugepages: true, but {why}")
+    if hosted_mb:
+        raise HeadraceError(f"deployment.hosting.hugepages: true, but {why}")
     return Memory(False, _ordinary(why))
 
 

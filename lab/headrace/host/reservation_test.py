@@ -77,6 +77,25 @@ def test_free_pages_are_promised_once(control: Path) -> None:
     assert hugepages.count(control) == 300
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root adds hugepages")
+def test_pages_of_vnfs_apart_are_reserved_beside_the_engines(control: Path) -> None:
+    state = RunState()
+    assert "96 added" in provide(WANTED, state, 216).note  # 396 pages in all
+    assert claimed_kb(RunState()) == (512 + 64 + 216) << 10
+    state.remove()
+    assert hugepages.count(control) == 300
+
+
+def test_vnfs_insist_on_theirs(control: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their plans say so: there is nothing to fall back to."""
+    monkeypatch.setattr(hugepages, "may_add", lambda _: False)
+    monkeypatch.setattr(hugepages, "WAIT_S", 0.0)
+    asked = Deployment.model_validate({"memory_mb": 600})
+    assert not provide(asked, RunState()).hugepages
+    with pytest.raises(HeadraceError, match=r"^deployment\.hosting\.hugepages: true, but "):
+        provide(asked, RunState(), 72)
+
+
 def test_a_claim_ends_with_its_run() -> None:
     own = RunState()
     own.claim(4096)

@@ -120,9 +120,9 @@ class Session:
             _load()
         self._undo.enter_context(HeldLcores(wanted, self._waiting, self._wait_s))
 
-    def provide(self, deployment: Deployment) -> None:
+    def provide(self, deployment: Deployment, hosted_mb: int = 0) -> None:
         """Memory for engines. To be asked for once the lcores are held."""
-        self._memory = provide(deployment, self.state)
+        self._memory = provide(deployment, self.state, hosted_mb)
         self.progress.say(f"memory: {escape(self._memory.note)}")
         prefix = dpdk_prefix(self.state.path)
         engine = PlanEngine(hugepages=self._memory.hugepages, file_prefix=prefix)
@@ -145,7 +145,7 @@ class Session:
             self.progress.say(f"note: {note}")
         self.hold(frozenset[int]().union(*(point.cpus for point in checked.points)))
         if checked.memory is not None:
-            self.provide(checked.memory)
+            self.provide(checked.memory, checked.hosted_mb)
         self._compare(checked)
         most = max((point.study.repetitions for point in checked.points), default=1)
         every = range(1, most + 1)

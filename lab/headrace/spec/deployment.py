@@ -504,6 +504,15 @@ class Deployment(Spec):
         if not isinstance(self.hosting, Hosting):
             return self
         self._check_checkpoint(self.hosting)
+        if self.hosting.hugepages and self.hugepages is False:
+            raise ValueError(
+                "hugepages: false, with hosting.hugepages: true; allowed with that: auto, true"
+            )
+        if self.hosting.hugepages and self.network == OVS_DPDK:
+            raise ValueError(
+                "hosting: hugepages: true; ovs-dpdk shares VNFs' memory, which has to be in few "
+                "files; allowed with ovs-dpdk: false"
+            )
         if self.hosting.shares == RATE_COST and self.network not in ("veb", "vepa"):
             raise ValueError(
                 f"hosting: shares: rate-cost, with network {self.network}, whose counters nobody "

@@ -72,9 +72,11 @@ class Hosting(Spec):
     limits its wire, `switch_gbps` the way between it and the host, each way; a frame from VNF to
     VNF goes by it both ways. `rate_cap_gbps` is each VNF's licence: what it may send, on any
     network. Frames wait for the host's switch's limits in queues of `nic_queue` frames. `cpus` and
-    `memory_limit_mb` are limits of each VNF's control group. `vf`: how a VNF's engine reaches its
-    virtual function of a real NIC: the kernel's driver and a packet socket, AF_XDP, or DPDK's own
-    driver by vfio-pci. Machines are given theirs whole; `vf` then is the tester's way.
+    `memory_limit_mb` are limits of each VNF's control group. `hugepages`: `memory_mb` of each
+    process or container is this server's hugepages, which no control group counts. `vf`: how a
+    VNF's engine reaches its virtual function of a real NIC: the kernel's driver and a packet
+    socket, AF_XDP, or DPDK's own driver by vfio-pci. Machines are given theirs whole; `vf` then is
+    the tester's way.
     `audit_placement`: each trial's audit says whether threads and memory are where the placement
     has them. `checkpoint`: a VNF that is started again goes on with the state that the one before
     had written by then. `shares`: how VNFs on one lcore share its time, which is evenly if it is
@@ -91,6 +93,7 @@ class Hosting(Spec):
     lcores: Annotated[tuple[Annotated[Count, Field(ge=0)], ...], Field(min_length=1)] | None = None
     oversubscription: Annotated[int, BeforeValidator(_ratio)] | None = None
     memory_mb: Annotated[Count, Field(ge=64, le=1 << 20)] = 64
+    hugepages: StrictBool = False
     mbufs: Annotated[Count, Field(ge=1024, le=1 << 24)] = 4096
     cpus: Annotated[float, Field(ge=0.1, le=1), BeforeValidator(not_a_bool)] | None = None
     memory_limit_mb: Annotated[Count, Field(ge=128, le=1 << 20)] | None = None
@@ -136,15 +139,22 @@ class Hosting(Spec):
                 "all the time that it gets; allowed: with kind process or container, and wait "
                 "adaptive or interrupt"
             )
+        if self.hugepages and self.kind not in ("process", "container"):
+            raise ValueError(
+                f"hugepages: true, with kind {self.kind}; allowed: with kind process or container "
+                "(machines have vm.hugepages)"
+            )
         if self.slots & (self.slots - 1):
             raise ValueError(f"slots: {self.slots}; allowed: a power of two")
         program = PROGRAM_MB + max(0, (self.slots - SLOTS) * SLOT_BYTES >> 20)
         program += 0 if self.checkpoint is None else self.checkpoint.memory_mb
-        least = self.memory_mb + program
+        ordinary = 0 if self.hugepages else self.memory_mb
+        least = ordinary + program
         if self.memory_limit_mb is not None and self.memory_limit_mb < least:
+            beside = "memory_mb and " if ordinary else ""
             raise ValueError(
-                f"memory_limit_mb: {self.memory_limit_mb}; allowed: at least {least}, memory_mb "
-                f"and {program} for the program and its links"
+                f"memory_limit_mb: {self.memory_limit_mb}; allowed: at least {least}, {beside}"
+                f"{program} for the program and its links"
             )
         return self
 

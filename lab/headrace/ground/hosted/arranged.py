@@ -159,7 +159,7 @@ def _vnf_plan(
         nodes=wired,
     )
     engine = PlanEngine(
-        hugepages=False,
+        hugepages=hosting.hugepages,
         memory_mb=hosting.memory_mb,
         mbufs=hosting.mbufs,
         mbuf_data_bytes=data_bytes(experiment),

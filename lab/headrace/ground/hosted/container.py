@@ -90,6 +90,8 @@ def _confined(hosting: Hosting) -> list[str]:
     if hosting.cpus is not None:
         quota = int(hosting.cpus * PERIOD_US)
         options += ["--cpu-period", str(PERIOD_US), "--cpu-quota", str(quota)]
+    if hosting.hugepages:  # without it no DPDK may choose the node of its pages (mbind)
+        options += ["--cap-add", "SYS_NICE"]
     if hosting.memory_limit_mb is not None:
         options += ["--memory", f"{hosting.memory_limit_mb}m"]
     return options

@@ -27,6 +27,7 @@ from headrace.ground.hosted.parts import Vnf
 from headrace.ground.hosted.run_queue import WORKER
 from headrace.ground.hosted.shares import RateCost, cpu_shares
 from headrace.ground.hosted.vm_accel import find_qemu
+from headrace.ground.hosted.vm_plan import EAL_MB
 from headrace.ground.hosted.where import (
     MACHINE,
     Whereabouts,
@@ -35,6 +36,7 @@ from headrace.ground.hosted.where import (
     whereabouts,
 )
 from headrace.ground.inline import DeployedEngine, EnginePoint, engine_of, policy_drops
+from headrace.host import hugepages
 from headrace.record.facts import Observation
 from headrace.record.figures import Figures
 from headrace.record.verdict import Finding
@@ -56,6 +58,11 @@ class HostedPoint(EnginePoint):
         return self.hosted.hosting.kind
 
     @property
+    def hosted_mb(self) -> int:
+        each = self.hosted.hosting.memory_mb + EAL_MB if self.hosted.hosting.hugepages else 0
+        return each * len(self.hosted.vnfs)
+
+    @property
     def runs(self) -> tuple[str, ...]:
         kind, vnfs = self.hosted.hosting.kind, self.hosted.vnfs
         appliances = (one.appliance for one in vnfs if one.appliance is not None)
@@ -68,7 +75,8 @@ class HostedPoint(EnginePoint):
     def labels(self) -> tuple[str, ...]:
         hosting = self.hosted.hosting
         own = f"hosting-{hosting.kind}", self.hosted.topology, f"wait-{hosting.wait}"
-        return (*super().labels, *own)
+        pages = ("hosting-hugepages",) if hosting.hugepages else ()
+        return (*super().labels, *own, *pages)
 
     @contextlib.contextmanager
     def deploy(self, site: Site) -> Iterator[DeployedHosted]:
@@ -146,7 +154,9 @@ class DeployedHosted(DeployedEngine):
         own = sorted({cpu for segment in self.plan.segments for cpu in segment.cpus})
         hosting = self.hosted.hosting
         workers = MACHINE if hosting.kind == "vm" else WORKER
-        page_kb = hosting.vm.page_kb
+        page_kb, least_kb = hosting.vm.page_kb, None
+        if hosting.hugepages and (pages := hugepages.pool()) is not None:
+            page_kb, least_kb = pages.page_kb, hosting.memory_mb << 10
         return [
             whereabouts(HOST, self.host.pid, own),
             *(
@@ -156,6 +166,7 @@ class DeployedHosted(DeployedEngine):
                     _lcores(one.vnf),
                     workers=workers,
                     asked_page_kb=page_kb,
+                    asked_kb=least_kb,
                     vhost=one.vhost,
                 )
                 for one in self.host.vnfs

@@ -23,7 +23,7 @@ HUGEPAGE_MB = 2
 # Blocks of 64 KiB, 512 frames: bursts of the kernel's are not lost.
 _AF_PACKET = "net_af_packet{i},iface=eth{i},blocksz=65536,framesz=2048,framecnt=512"
 _KERNEL_MB = 72  # the kernel itself, its page tables, the script, the engine's own memory
-_EAL_MB = 8  # hugepages that DPDK takes beside those asked for
+EAL_MB = 8  # hugepages that DPDK takes beside those asked for
 _LINK_MS = 60000
 _WHOLE_BYTES = 2048  # virtio's driver takes no buffers that a frame of 1518 bytes does not fit in
 
@@ -87,7 +87,7 @@ def guest_plan(vnf: Vnf, plan: Plan, hosting: Hosting, driver: str) -> Plan:
 
 def hugepages(hosting: Hosting) -> int:
     """How many the guest's kernel reserves for its engine."""
-    return math.ceil((hosting.memory_mb + _EAL_MB) / HUGEPAGE_MB)
+    return math.ceil((hosting.memory_mb + EAL_MB) / HUGEPAGE_MB)
 
 
 def check_room(name: str, hosting: Hosting, initrd: Path) -> None:

@@ -58,6 +58,7 @@ class Whereabouts(Record):
         default_factory=dict
     )  # size of its pages in kB -> of its own memory
     asked_page_kb: int | None = None  # the size that its memory was to have
+    asked_kb: int | None = None  # and how much of it; None: nearly all
     vhost: bool = False  # the kernel was to move its packets
     segment: bool = False  # of an engine with several: a worker of its own on each lcore
 
@@ -103,10 +104,14 @@ class Whereabouts(Record):
         asked = self.asked_page_kb
         if asked is None:
             return []
-        share = self.page_kb.get(asked, 0) / (sum(self.page_kb.values()) or 1)
-        if share >= LOCAL_LEAST:
-            return []
-        return [f"{self.name}: {share:.0%} of its memory is in pages of {asked} kB"]
+        there, whole = self.page_kb.get(asked, 0), sum(self.page_kb.values()) or 1
+        if self.asked_kb is not None:
+            short = there < self.asked_kb
+            text = f"{there >> 10} MB of the {self.asked_kb >> 10} that were asked for are"
+        else:
+            short = there / whole < LOCAL_LEAST
+            text = f"{there / whole:.0%} of its memory is"
+        return [f"{self.name}: {text} in pages of {asked} kB"] if short else []
 
 
 class WhereOutput(Record):
@@ -131,6 +136,7 @@ def whereabouts(
     workers: re.Pattern[str] = WORKER,
     asked_page_kb: int | None = None,
     vhost: bool = False,
+    asked_kb: int | None = None,
 ) -> Whereabouts:
     """`workers`: what the threads that carry packets are called, MACHINE for a virtual machine."""
     folder = proc / str(pid)
@@ -146,6 +152,7 @@ def whereabouts(
         kb=memory(maps, packets),
         page_kb=page_sizes(maps, packets),
         asked_page_kb=asked_page_kb,
+        asked_kb=asked_kb,
         vhost=vhost,
     )
 

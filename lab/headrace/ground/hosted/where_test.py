@@ -97,6 +97,11 @@ def test_sizes_of_pages() -> None:
     assert Whereabouts(**asked, page_kb={2048: 1 << 20}).astray() == [
         "vm: 0% of its memory is in pages of 1048576 kB"
     ]
+    process = {**machine, "asked_page_kb": 2048, "asked_kb": 64 << 10}
+    assert Whereabouts(**process, page_kb={2048: 64 << 10, 4: 64 << 10}).astray() == []
+    assert Whereabouts(**process, page_kb={2048: 62 << 10, 4: 4}).astray() == [
+        "vm: 62 MB of the 64 that were asked for are in pages of 2048 kB"
+    ]
 
 
 def test_a_finding_names_who_is_astray(tmp_path: Path) -> None:
