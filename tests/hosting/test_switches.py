@@ -3,17 +3,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import duckdb
 import pytest
 
 from headrace.collect.samples import Samples
+from headrace.host import hugepages
 from headrace.host.openvswitch import dpdk_lacking
 from headrace.host.processes import Process
 from support.containers import lacking
@@ -104,6 +107,42 @@ def test_packets_come_through(
         parts = sum(anatomy[f"{k}_ns"] for k in ("generator", "switch", "scheduler", "vnf"))
         assert parts == pytest.approx(mean, rel=0.01)
         assert anatomy["vnf_ns"] > 0 and anatomy["queue_ns"] == 0
+
+
+def test_all_of_it_on_hugepages(engine_binary: Path, tmp_path: Path) -> None:
+    """The tester, Open vSwitch and VNFs hand each other memory of hugepages; the kernel says how
+    much of them each has, and all packets come back."""
+    if refusal := absent("process", "ovs-dpdk"):
+        pytest.skip(refusal)
+    text = spec("process", "ovs-dpdk", ", hugepages: true, audit_placement: true", "both")
+    text = text.replace("hugepages: false", "hugepages: true").replace("trial: 0.2", "trial: 2")
+    (tmp_path / "spec.yaml").write_text(text)
+    held = 0
+    for _ in range(ATTEMPTS):
+        shutil.rmtree(tmp_path / "b", ignore_errors=True)
+        with subprocess.Popen(
+            [COMMAND, "run", "spec.yaml", "--out", "b", "--json"], cwd=tmp_path,
+            env=environment(tmp_path, engine_binary), stdout=subprocess.PIPE, text=True,
+        ) as lab:  # fmt: skip
+            while lab.poll() is None:
+                for file in runtime_dir(tmp_path).glob("headrace/run-*/ovs/ovs-vswitchd.pid"):
+                    with contextlib.suppress(OSError, ValueError):
+                        held = max(held, hugepages.in_use_kb(int(file.read_text())))
+                time.sleep(0.05)
+            printed = "" if lab.stdout is None else lab.stdout.read()
+        assert lab.returncode == 0
+        results = json.loads(printed)["results"]
+        if not any(result["loss_ratio"] for result in results):
+            break
+    assert all(r["loss_ratio"] == 0 and r["received_pps"] > 0 for r in results)
+    assert "no-huge" not in results[0]["labels"] and "hosting-hugepages" in results[0]["labels"]
+    assert held >= 64 << 10
+    [places] = json.loads((tmp_path / "b/samples/where.json").read_text()).values()
+    pages = hugepages.pool()
+    assert pages is not None
+    assert {one["name"] for one in places} == {"host", "vnf1.1", "vnf1.2"}
+    assert all(one["page_kb"].get(str(pages.page_kb), 0) >= 64 << 10 for one in places)
+    assert state_left(tmp_path) == []
 
 
 def test_the_bridge_between_vnfs_is_read(engine_binary: Path, tmp_path: Path) -> None:

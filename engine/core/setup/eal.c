@@ -142,8 +142,10 @@ static void add_memory(struct args *a, const struct plan_engine *c)
 	add(a, "-m");
 	add(a, "%lu", (unsigned long)c->memory_mb);
 	if (c->hugepages) {
-		/* Nothing is left in hugetlbfs, however the process ends. */
+		/* Nothing is left in hugetlbfs, however the process ends; and in few files, so that a virtio
+		 * device can hand them over. */
 		add(a, "--in-memory");
+		add(a, "--single-file-segments");
 	} else {
 		add(a, "--no-huge");
 		add(a, "--no-shconf");

@@ -23,7 +23,7 @@ from headrace.ground.hosted.cpus import describe_cpu
 from headrace.ground.hosted.ground import DeployedHosted, HostedPoint
 from headrace.ground.hosted.where import Whereabouts, WhereOutput, segments_places
 from headrace.ground.inline import DeployedEngine, EnginePoint
-from headrace.ground.own_chains import points_of
+from headrace.ground.own_chains import memory_asked, points_of
 from headrace.host.consoles import Terminal
 from headrace.host.exclusive import HeldLcores
 from headrace.host.programs import find_engine
@@ -67,7 +67,7 @@ def _look(one: EnginePoint, rate: float, seconds: float) -> list[Whereabouts]:
         console.print(text, markup=False)
 
     with run_state() as state, HeldLcores(one.cpus, lambda cpu: say(waiting_for(cpu))):
-        memory = provide(one.study.deployment, state, one.hosted_mb)
+        memory = provide(memory_asked(one), state, one.hosted_mb)
         engine = PlanEngine(hugepages=memory.hugepages, file_prefix=dpdk_prefix(state.path))
         with (
             one.deploy(Site(state, say, Stopwatch(), engine=engine)) as up,

@@ -144,6 +144,11 @@ class EnginePoint:
         return 0
 
     @property
+    def switch_mb(self) -> int:
+        """What a switch beside the engine has of the memory that is provided."""
+        return 0
+
+    @property
     def segments(self) -> tuple[Segment, ...]:
         """Segments as the record shows them; those that share an lcore say with whom."""
         placed = [

@@ -30,7 +30,7 @@ from headrace.ground.inline import EnginePoint, inline_point
 from headrace.ground.wired.ground import memory_of, wired_point
 from headrace.ground.wired.there import Servers, Unreachable
 from headrace.host.tool import printable
-from headrace.spec.deployment import HEADRACE
+from headrace.spec.deployment import HEADRACE, Deployment
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment, expand
 from headrace.spec.testbed import SshServer
@@ -58,7 +58,7 @@ class Chains:
             files |= input_files([one.experiment], doc, one.description)
             writes |= output_files([one.experiment], doc, one.description)
         boots = any(one.study.deployment.hosting.kind == "vm" for one in ready)
-        here = [memory_of(one.study) for one in ready if not one.study.servers]
+        here = [memory_asked(one) for one in ready if not one.study.servers]
         return Checked(
             ready, files, None if boots else _BOOT_S * len(ready),
             memory=max(
@@ -74,6 +74,12 @@ class Chains:
             replace(one, remarks=self._dry.notes(one.experiment, one.doc, one.description))
             for one in points
         ]
+
+
+def memory_asked(one: EnginePoint) -> Deployment:
+    """What a point asks of this machine: with the memory of both ends, and of a switch."""
+    deployment = memory_of(one.study)
+    return deployment.model_copy(update={"memory_mb": deployment.memory_mb + one.switch_mb})
 
 
 def points_of(

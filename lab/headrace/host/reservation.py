@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from headrace.errors import HeadraceError
 from headrace.host import hugepages
 from headrace.host.state import RunState, claimed_kb
-from headrace.spec.deployment import OVS_DPDK, Deployment
+from headrace.spec.deployment import Deployment
 
 # DPDK's own needs beside what the plan asks for: rings, the heap's alignment, a page per lcore.
 _EXTRA_MB = 64
@@ -31,10 +31,8 @@ def provide(deployment: Deployment, state: RunState, hosted_mb: int = 0) -> Memo
     """
     if deployment.hugepages is False:
         return Memory(
-            False, _ordinary("as the spec asks, or as its virtio_user ports or ovs-dpdk need")
+            False, _ordinary("as the spec asks, or as its virtio_user ports or engines need")
         )
-    if deployment.network == OVS_DPDK:
-        return Memory(False, _ordinary("Open vSwitch maps it, too, and wants few files of it"))
     pool = hugepages.pool()
     if pool is None or not pool.control.exists():
         return _without(deployment, hosted_mb, "this kernel has none")

@@ -508,11 +508,6 @@ class Deployment(Spec):
             raise ValueError(
                 "hugepages: false, with hosting.hugepages: true; allowed with that: auto, true"
             )
-        if self.hosting.hugepages and self.network == OVS_DPDK:
-            raise ValueError(
-                "hosting: hugepages: true; ovs-dpdk shares VNFs' memory, which has to be in few "
-                "files; allowed with ovs-dpdk: false"
-            )
         if self.hosting.shares == RATE_COST and self.network not in ("veb", "vepa"):
             raise ValueError(
                 f"hosting: shares: rate-cost, with network {self.network}, whose counters nobody "
@@ -523,11 +518,6 @@ class Deployment(Spec):
             raise ValueError(
                 f"network: {self.network} joins hosted VNFs; got hosting {self.hosting.kind}; "
                 f"allowed: {', '.join(kinds)}"
-            )
-        if self.network == OVS_DPDK and self.hugepages is True:
-            raise ValueError(
-                "hugepages: true; ovs-dpdk shares the tester's memory, which has to be in few "
-                "files; allowed with ovs-dpdk: auto, false, which are the same"
             )
         if self.wire_on_full == "wait" and self.hosting.kind != "inline":
             raise ValueError(

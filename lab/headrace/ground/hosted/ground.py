@@ -23,6 +23,7 @@ from headrace.ground.hosted.chaos import Victims
 from headrace.ground.hosted.container import check as check_containers
 from headrace.ground.hosted.hosted import HostedEngine
 from headrace.ground.hosted.limits_used import limits
+from headrace.ground.hosted.ovs_dpdk import memory_mb
 from headrace.ground.hosted.parts import Vnf
 from headrace.ground.hosted.run_queue import WORKER
 from headrace.ground.hosted.shares import RateCost, cpu_shares
@@ -40,6 +41,7 @@ from headrace.host import hugepages
 from headrace.record.facts import Observation
 from headrace.record.figures import Figures
 from headrace.record.verdict import Finding
+from headrace.spec.deployment import OVS_DPDK
 from headrace.spec.hosting import RATE_COST
 from headrace.spec.study import Experiment
 
@@ -61,6 +63,11 @@ class HostedPoint(EnginePoint):
     def hosted_mb(self) -> int:
         each = self.hosted.hosting.memory_mb + EAL_MB if self.hosted.hosting.hugepages else 0
         return each * len(self.hosted.vnfs)
+
+    @property
+    def switch_mb(self) -> int:
+        on = self.hosted.switch
+        return 0 if on is None or on.network != OVS_DPDK else memory_mb(len(on.ports))
 
     @property
     def runs(self) -> tuple[str, ...]:

@@ -61,7 +61,8 @@ class HostedEngine(Engine):
         self._switch: Switch | None = None
         try:
             if hosted.switch is not None:
-                self._switch = self._make_switch(hosted.switch, hosted.hosting, state.path)
+                huge = bool(plan.engine.hugepages)
+                self._switch = self._make_switch(hosted.switch, hosted.hosting, state.path, huge)
                 enter = self._switch.enter("")
             super().__init__(binary, plan, state, enter)
         except BaseException:
@@ -79,10 +80,10 @@ class HostedEngine(Engine):
             self.close()
             raise
 
-    def _make_switch(self, on: OnSwitch, hosting: Hosting, run: Path) -> Switch:
+    def _make_switch(self, on: OnSwitch, hosting: Hosting, run: Path, huge: bool) -> Switch:
         if on.network == "bridge":
             return KernelBridge(on.ports, self._ledger, taps=hosting.kind == "vm")
-        return OvsDpdk(on, self._ledger, run)
+        return OvsDpdk(on, self._ledger, run, huge)
 
     def _make_group(self, hosting: Hosting, run: str) -> cgroups.Cgroup | None:
         """None, and a note that says why, where control groups are not to be had."""

@@ -34,13 +34,14 @@ _COUNTED = re.compile(r"^\s+(RX|TX) packets:(\d+) errors:(\d+|\?) dropped:(\d+|\
 
 
 class OvsDpdk(Switch):
-    def __init__(self, on: OnSwitch, ledger: Ledger, run: Path) -> None:
+    def __init__(self, on: OnSwitch, ledger: Ledger, run: Path, huge: bool) -> None:
+        """`huge`: its memory is hugepages, as the tester's."""
         self._names = {f"p{number}": one for number, one in enumerate(on.ports, 1)}
         tag = f"hr{secrets.token_hex(2)}"
         program = dpdk_program()
         if program is None:
             raise HeadraceError(f"network: ovs-dpdk: {dpdk_lacking()}")
-        given = settings(on, f"{dpdk_prefix(run)}-ovs")
+        given = settings(on, f"{dpdk_prefix(run)}-ovs", huge)
         self._switch = OpenVswitch(tag, ledger, run / "ovs", program, given)
         self.directory = self._switch.directory
         self.pids = {VSWITCHD: self._switch.pid}
@@ -80,14 +81,17 @@ class OvsDpdk(Switch):
         }
 
 
-def settings(on: OnSwitch, prefix: str) -> list[str]:
-    """Ordinary memory, as VNFs have; one poller, on the lcore that switches otherwise."""
+def memory_mb(ports: int) -> int:
+    return _EAL_MB + (_OWN_MB * ports if ports <= _OWN_MOST else _ALL_MB)
+
+
+def settings(on: OnSwitch, prefix: str, huge: bool) -> list[str]:
+    """One poller, on the lcore that switches otherwise."""
     each = len(on.ports) <= _OWN_MOST
-    megabytes = _EAL_MB + (_OWN_MB * len(on.ports) if each else _ALL_MB)
     # Where the tester polls on that lcore, too, one that never slept would have it wait for the
     # end of a time slice, and the tester for that of the other's.
     sleep_us = _SLEEP_US if on.shared else 0
-    return dpdk_settings(megabytes, prefix, (on.lcore,), each, sleep_us)
+    return dpdk_settings(memory_mb(len(on.ports)), prefix, (on.lcore,), each, sleep_us, huge)
 
 
 def policing(one: SwitchPort) -> list[str]:

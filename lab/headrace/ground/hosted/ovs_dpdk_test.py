@@ -8,7 +8,7 @@ import pytest
 from headrace.engine.counts_testdata import counts
 from headrace.engine.link_counts import DeviceCounts, PortCounts
 from headrace.ground.hosted.arrangement import arrange
-from headrace.ground.hosted.ovs_dpdk import as_capped, counted, flows, settings
+from headrace.ground.hosted.ovs_dpdk import as_capped, counted, flows, memory_mb, settings
 from headrace.ground.hosted.parts import RUN, WRITABLE
 from headrace.ground.hosted.ports import OnSwitch, SwitchPort
 from headrace.ground.hosted.switch import SwitchCounts, as_port, with_counts
@@ -109,7 +109,10 @@ def test_frames_go_by_address() -> None:
 
 
 def test_settings() -> None:
-    few, many = " ".join(settings(on(3), "x")), " ".join(settings(on(64, shared=True), "x"))
+    few = " ".join(settings(on(3), "x", huge=False))
+    many = " ".join(settings(on(64, shared=True), "x", huge=True))
     assert "pmd-cpu-mask=0x4" in few and "per-port-memory=true" in few
     assert "pmd-maxsleep=0" in few and "pmd-maxsleep=0" not in many
     assert "per-port-memory=false" in many and "--file-prefix=x" in many
+    assert f"-m {memory_mb(3)} " in few and "--no-huge" in few and "socket-mem" not in few
+    assert str(memory_mb(64)) in many and "--in-memory" in many and "--no-huge" not in many

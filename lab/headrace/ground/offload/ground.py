@@ -13,7 +13,7 @@ from typing import Any
 from headrace.engine.describe import Description
 from headrace.engine.place import usable_cpus
 from headrace.errors import HeadraceError
-from headrace.ground.contract import Checked, Point
+from headrace.ground.contract import Checked
 from headrace.ground.engine_check import Accepted, PlanCheck
 from headrace.ground.engines.engine_point import ForeignPoint, foreign_point
 from headrace.ground.floor import Floors
@@ -74,15 +74,18 @@ class OffloadGround:
         modes, lacking = _possible(hosting.modes)
         floors = Floors()
         points = [self._point(doc, study, mode, many, floors) for mode in modes]
-        most = study.deployment
-        if FLOWS in modes:  # the switch has as much as the tester
-            most = most.model_copy(update={"memory_mb": 2 * most.memory_mb})
+        own = study.deployment.memory_mb
+        # A switch that forwards has as much as the tester.
+        beside = max([own if FLOWS in modes else 0, *(point.switch_mb for point in points)])
+        most = study.deployment.model_copy(update={"memory_mb": own + beside})
         return Checked(
             points, {}, _BOOT_S * len(points), memory=most,
             notes=[f"{one}: skipped: {lacking}" for one in hosting.modes if one not in modes],
         )  # fmt: skip
 
-    def _point(self, doc: Document, study: Study, mode: Mode, many: Many, floors: Floors) -> Point:
+    def _point(
+        self, doc: Document, study: Study, mode: Mode, many: Many, floors: Floors
+    ) -> EnginePoint:
         """The mode is a study of its own, of the chains' ground. Its functions are ours and not the
         user's: only the engine checks them, as 64,512 routes take seconds against a schema."""
 

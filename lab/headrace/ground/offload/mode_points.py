@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.engine.engine import SHARE_MEASURING, set_share
-from headrace.engine.plan_document import Plan, PlanEngine
+from headrace.engine.plan_document import Plan
 from headrace.engine.reading import Reading
 from headrace.engine.running import RunningEngine
 from headrace.errors import HeadraceError
@@ -36,7 +36,6 @@ from headrace.ground.wired.ground import DeployedWired
 from headrace.record.facts import Observation
 from headrace.record.resolved import ResolvedMode
 from headrace.record.verdict import Finding
-from headrace.spec.deployment import OVS_DPDK
 
 _READY_S = 60.0
 _FOLLOWED = 0.9  # of the route changes that were asked for
@@ -93,11 +92,6 @@ class ConventionalPoint(HostedPoint):
         )
         with super(ConventionalPoint, placed).deploy(site) as up:
             yield up
-
-    def with_memory(self, engine: PlanEngine, direct: bool = False) -> Plan:
-        if self.execution == OVS_DPDK:  # it maps the tester's memory, too
-            engine = engine.having(hugepages=False)
-        return super().with_memory(engine, direct)
 
 
 @dataclass(frozen=True, kw_only=True)
