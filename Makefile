@@ -8,7 +8,7 @@ SOAK_SECONDS ?= 3600
 FUZZ_CORPUS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/headrace/fuzz
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help setup demo unit test test-slow test-containers test-soak test-threads bench bench-fib-1g test-vm test-vm-trace test-vm-sriov test-vm-sriov-machines test-vm-sriov-ports test-vm-isolated test-vm-placement test-vm-lab test-kubernetes lint format fuzz fuzz-nightly docs release clean distclean
+.PHONY: help setup demo unit test test-slow test-containers test-soak test-threads bench bench-fib-1g test-vm test-vm-trace test-vm-sriov test-vm-sriov-machines test-vm-sriov-ports test-vm-servers test-vm-isolated test-vm-placement test-vm-lab test-kubernetes lint format fuzz fuzz-nightly docs release clean distclean
 
 help:
 	@echo 'make demo          measure a small chain of network functions, write a report'
@@ -24,6 +24,7 @@ help:
 	@echo 'make test-vm-sriov     virtual functions of an emulated NIC given to VNFs, in a QEMU guest (root)'
 	@echo 'make test-vm-sriov-machines  the same, to VNFs in virtual machines within it (10 minutes)'
 	@echo 'make test-vm-sriov-ports    40 VNFs on the functions of twelve ports (has not run to its end yet)'
+	@echo 'make test-vm-servers   three servers, 80 functions, isolated CPUs: the main parts of the others (root)'
 	@echo 'make test-vm-isolated  lcores of a server whose kernel isolates CPUs, in such a guest (root)'
 	@echo 'make test-vm-placement placements checked in a QEMU guest with two NUMA nodes (root)'
 	@echo 'make test-vm-lab       three emulated servers, chains over their NICs by SSH (root; 9 minutes)'
@@ -112,6 +113,11 @@ test-vm-isolated:
 test-vm-placement:
 	@scripts/setup.sh run test guests
 	@$(SUDO) env HEADRACE_VM=$(HEADRACE_VM) tests/vm/run.sh placement
+
+# What of these whole servers have to show, one after the other.
+test-vm-servers:
+	@scripts/setup.sh run test guests
+	@$(SUDO) env HEADRACE_VM=$(HEADRACE_VM) tests/vm/servers.sh
 
 # As a user runs it from a desk: nothing of it is in the guests but headrace and an SSH server.
 test-vm-lab:

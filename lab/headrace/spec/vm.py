@@ -16,7 +16,7 @@ APPLIANCE = "appliance"  # the name by which a chain has it
 # QEMU takes these for a virtio-net device with a vhost-user back end (rx_queue_size).
 QUEUE_MIN, QUEUE_MAX = 256, 1024
 GIGABYTE_KB = 1 << 20  # a page of 1 GB
-VMS_MAX = 31  # devices that a DPDK of the distribution holds, less one
+VHOSTS_MAX = 31  # devices that a DPDK of the distribution holds, less one
 
 
 class Vm(Spec):

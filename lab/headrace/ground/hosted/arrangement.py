@@ -17,10 +17,11 @@ from headrace.record.text import lcores_text
 from headrace.spec.document import Document, PathKey
 from headrace.spec.hosting import RATE_COST, VFS_MAX, Hosting
 from headrace.spec.study import Experiment
-from headrace.spec.vm import VMS_MAX
+from headrace.spec.vm import VHOSTS_MAX
 from headrace.spec.workload import Pcap
 
 _AT = ("deployment", "hosting")
+_BY_HOST = ("veb", "vepa")  # networks that the host's engine switches
 
 
 @dataclass(frozen=True)
@@ -104,15 +105,11 @@ def _check(
     wires: int,
     doc: Document,
 ) -> None:
-    ports = len(experiment.study.deployment.pf or ("the first",))
-    count, most = hosting.chains * len(groups), VFS_MAX * ports // wires
-    if hosting.kind == "vm":
-        most = VMS_MAX // wires
+    count, (most, of) = hosting.chains * len(groups), _most(experiment, wires)
     if count > most:
         raise doc.error(
             (*_AT, "chains"),
-            f"{hosting.chains} chains of {len(groups)} VNFs are {count}; allowed: {most} VNFs, "
-            f"the virtual functions of {'a port' if ports == 1 else f'{ports} ports'}"
+            f"{hosting.chains} chains of {len(groups)} VNFs are {count}; allowed: {most} VNFs, {of}"
             + ("" if wires == 1 else ", two for each VNF with traffic both ways"),
         )
     if experiment.study.deployment.network == "sriov" and (refusal := refused(experiment)):
@@ -141,6 +138,18 @@ def _check(
             ("workload", key),
             "the switch finds VNFs by MAC address; allowed: made frames, no dst_mac",
         )
+
+
+def _most(experiment: Experiment, wires: int) -> tuple[int, str]:
+    """How many VNFs there may be, and what of which there are no more."""
+    deployment = experiment.study.deployment
+    if experiment.hosting.kind == "vm" and deployment.network in _BY_HOST:
+        return VHOSTS_MAX // wires, (
+            "the vhost devices of the host's engine (more behind bridge, ovs-dpdk, sriov)"
+        )
+    ports = len(deployment.pf or ("the first",))
+    of = "a port" if ports == 1 else f"{ports} ports"
+    return VFS_MAX * ports // wires, f"the virtual functions of {of}"
 
 
 def _check_shares(

@@ -10,15 +10,25 @@ from typing import Any
 
 import pytest
 
+from headrace.errors import BadInput
 from headrace.ground.hosted import arrangement
 from headrace.ground.hosted.cpus import Cpu
 from headrace.spec import document
+from headrace.spec.hosting import VFS_MAX
 from headrace.spec.study import expand
 
 SPEC = """
 name: isolated
 chain: [l2fwd]
 deployment: {{hosting: {{kind: process, chains: 2{hosting}}}, lcores: {lcores}}}
+"""
+
+
+MANY = """
+name: many
+chain: [l2fwd]
+deployment: {{hosting: {{kind: {kind}, chains: {chains}}}, network: {network}}}
+workload: {{direction: {direction}}}
 """
 
 
@@ -65,3 +75,31 @@ def test_vnfs_have_isolated_cpus_where_there_are_some(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert arranged(lcores, hosting, isolated, monkeypatch) == ([traffic], vnfs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "network", "direction", "most"),
+    [
+        ("vm", "veb", "forward", 31),
+        ("vm", "vepa", "both", 15),
+        ("vm", "ovs-dpdk", "forward", 63),
+        ("vm", "bridge", "both", 31),
+        ("vm", "sriov", "forward", 63),
+        ("process", "veb", "forward", 63),
+    ],
+)
+def test_machines_are_as_many_as_their_switch_can_have(
+    kind: str, network: str, direction: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the host's own switch has its machines' ports as devices of DPDK."""
+    monkeypatch.setattr(arrangement, "describe_cpu", cpu)
+    monkeypatch.setattr(arrangement, "nic_at", nic_at)
+    for chains in {most, min(most + 1, VFS_MAX)}:
+        text = MANY.format(kind=kind, chains=chains, network=network, direction=direction)
+        doc = document.parse(text, Path("x.yaml"))
+        [experiment] = expand(doc)
+        if chains == most:
+            assert len(arrangement.arrange(experiment, doc, [0, 2], cpu).chains) == most
+            continue
+        with pytest.raises(BadInput, match=f"are {chains}; allowed: {most} VNFs, the v"):
+            arrangement.arrange(experiment, doc, [0, 2], cpu)
