@@ -95,6 +95,42 @@ def test_veth(lan: Lan, engine_binary: Path, tmp_path: Path, kind: str) -> None:
         assert (port.rx_missed, port.up) == (0, True)
 
 
+def test_several_lcores_make_and_measure(
+    lan: Lan, engine_binary: Path, tmp_path: Path, cpus: list[int]
+) -> None:
+    """Each generator sends its half of the rate by a queue of its own, the ports' queues spread
+    flows over those who measure, and nftables counts all of it."""
+    if len(cpus) < 2:
+        pytest.skip("one CPU: nobody to share the traffic with")
+    engines, wires = lan.namespace("e"), lan.namespace("w")
+    wire(lan, wires, {LEFT: engines, RIGHT: engines})
+    spec = {
+        "name": "several",
+        "chain": [],
+        "testbed": {
+            "ports": {name: {"device": f"af_packet:{name}"} for name in (LEFT, RIGHT)},
+            "tester": [LEFT, RIGHT],
+            "dut": "external",
+        },
+        "deployment": {
+            "hugepages": False, "memory_mb": 256,
+            "lcores": {"traffic": cpus[:2], "generators": 2},
+        },
+        "workload": {"flows": 64},
+        "warmup": 0,
+        "measure": {"loads": [2000], "trial": 1},
+    }  # fmt: skip
+    run(tmp_path, engine_binary, engines, json.dumps(spec))
+    sent = carried(tmp_path, "forward")
+    assert sent == 2000 and counted(lan, wires, LEFT) == sent + 1
+    [trial] = Bundle(tmp_path / "b").trials()
+    assert trial.counters is not None and (trial.duplicated, trial.reordered) == (0, 0)
+    took = {(r.segment, r.cpu): r.packets_in for r in trial.counters.replicas}
+    assert set(took) == {(name, cpu) for name in ("generator", "sink") for cpu in cpus[:2]}
+    assert [took["generator", cpu] for cpu in cpus[:2]] == [1000, 1000]
+    assert all(0 < took["sink", cpu] < sent for cpu in cpus[:2])
+
+
 def test_tap(lan: Lan, engine_binary: Path, tmp_path: Path) -> None:
     """TAPs that are there already, joined by bridges of the kernel's; both engines' own counters
     are sampled meanwhile."""

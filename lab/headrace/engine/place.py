@@ -46,11 +46,24 @@ class Placement:
     others: tuple[int, ...] = ()  # lcores of programs that are not the engine's
     spare: tuple[int, ...] = ()  # that elastic segments may be given
     room: tuple[int, ...] = ()  # all that a replica of an elastic segment may be on, in this order
+    # Where several make packets or measure them; `generator` and `sink` are of these.
+    generators: tuple[int, ...] = ()
+    sinks: tuple[int, ...] = ()
 
     @property
     def cpus(self) -> set[int]:
         of_segments = (c for s in self.segments for c in s.all_cpus)
-        return {self.generator, self.sink, *self.others, *self.spare, *of_segments}
+        ends = *self.making, *self.measuring
+        return {*ends, *self.others, *self.spare, *of_segments}
+
+    @property
+    def making(self) -> tuple[int, ...]:
+        """All lcores that make packets."""
+        return self.generators or (self.generator,)
+
+    @property
+    def measuring(self) -> tuple[int, ...]:
+        return self.sinks or (self.sink,)
 
 
 def usable_cpus() -> list[int]:
@@ -118,8 +131,19 @@ def place(
         name = _segment_name(group, len(groups))
         segments.append(PlacedSegment(name, group, cpus, beside, sides))
     notes = tuple(_notes(traffic, chain, segments, used))
-    placed = Placement(traffic[0], traffic[-1], tuple(segments), notes)
+    placed = _several(
+        Placement(traffic[0], traffic[-1], tuple(segments), notes), experiment, traffic
+    )
     return _elastic(placed, experiment, chain)
+
+
+def _several(placed: Placement, experiment: Experiment, traffic: list[int]) -> Placement:
+    """With more generators than one, where the spec says how many; those that it leaves measure."""
+    count = experiment.study.deployment.lcores.generators
+    if count is None:
+        return placed
+    making = tuple(traffic[:count])
+    return replace(placed, generators=making, sinks=tuple(traffic[count:]) or making)
 
 
 def _elastic(placed: Placement, experiment: Experiment, chain: Sequence[int]) -> Placement:
@@ -172,7 +196,8 @@ def _as_told(
             segments.append(PlacedSegment(name, names, tuple(cpus)))
     chain = sorted({cpu for segment in segments for cpu in segment.all_cpus})
     notes = tuple(_notes(traffic, chain, segments, len(chain)))
-    return Placement(traffic[0], traffic[-1], tuple(segments), notes)
+    placed = Placement(traffic[0], traffic[-1], tuple(segments), notes)
+    return _several(placed, experiment, traffic)
 
 
 def _numbers(

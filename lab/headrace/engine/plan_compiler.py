@@ -230,7 +230,7 @@ def direct_plan(
         links |= way.ends(source_params(experiment, way.direction, doc, description))
     inputs = tuple(_input(way.source, f"link:{way.sink}", way.direction) for way in ways)
     engine = engine.having(mbufs=_MBUFS_MIN - 1, mbuf_data_bytes=data_bytes(experiment))
-    tester = PlanSegment(name=GENERATOR, cpus=(placement.generator,), inputs=inputs)
+    tester = PlanSegment(name=GENERATOR, cpus=placement.making, inputs=inputs)
     return Plan(engine=engine, links=links, nfs={}, segments=(tester,))
 
 

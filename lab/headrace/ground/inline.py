@@ -152,9 +152,9 @@ class EnginePoint:
     def segments(self) -> tuple[Segment, ...]:
         """Segments as the record shows them; those that share an lcore say with whom."""
         placed = [
-            (GENERATOR, (self.placement.generator,), (), "generator"),
+            (GENERATOR, self.placement.making, (), "generator"),
             *(part for s in self.placement.segments for part in _parts(s)),
-            (SINK, (self.placement.sink,), (), "sink"),
+            (SINK, self.placement.measuring, (), "sink"),
         ]
         return tuple(
             Segment.model_validate(

@@ -295,11 +295,14 @@ class Lcores(Spec):
     """Which CPUs make and measure traffic, and which run the chain. None: chosen here.
 
     `shared` allows a CPU to be among both: its lcore then polls traffic and chain in turn.
+    `generators`: between ports of a testbed so many of traffic's lcores, the first of them, make
+    packets, each its part of the flows at its part of the rate, and the others measure them.
     """
 
     traffic: tuple[Annotated[Count, Field(ge=0)], ...] | None = None  # CPUs of source and sink
     chain: tuple[Annotated[Count, Field(ge=0)], ...] | None = None  # CPUs of the segments
     shared: bool = False  # a CPU may be among both
+    generators: Annotated[Count, Field(ge=1)] | None = None  # None: one, and one that measures
 
     @model_validator(mode="before")
     @classmethod
@@ -319,6 +322,11 @@ class Lcores(Spec):
         for what, cpus in (("traffic", self.traffic), ("chain", self.chain)):
             if cpus is not None and (not cpus or len(set(cpus)) != len(cpus)):
                 raise ValueError(f"{what}: {list(cpus)}; allowed: at least one CPU, each once")
+        if self.generators is not None and self.generators > len(self.traffic or ()):
+            raise ValueError(
+                f"generators: {self.generators} of {len(self.traffic or ())} lcores that `traffic` "
+                "names; allowed: at most all"
+            )
         return self
 
 

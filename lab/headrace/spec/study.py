@@ -165,8 +165,22 @@ class Study(Spec):
 
     @model_validator(mode="after")
     def _fits_its_testbed(self) -> Study:
+        generators = self.deployment.lcores.generators
         if self.testbed is None:
+            if generators is not None:
+                raise ValueError(
+                    "deployment.lcores.generators: is of a tester with ports of its own; got no "
+                    "testbed; allowed: with `testbed`"
+                )
             return self
+        both = any(getattr(one, "direction", "") == "both" for one in self.workload)
+        measuring = len(self.deployment.lcores.traffic or ()) - (generators or 0)
+        if both and generators is not None and measuring not in (0, generators):
+            raise ValueError(
+                f"deployment.lcores.generators: {generators}, and {measuring} that measure, with "
+                "traffic both ways, of which each port has as many queues as lcores; allowed: as "
+                "many that measure as make packets, or all doing both"
+            )
         if self.testbed.shares_memory and self.deployment.hugepages is True:
             raise ValueError(
                 "deployment.hugepages: true; a virtio_user port shares memory that is in few "
@@ -180,7 +194,6 @@ class Study(Spec):
         if self.testbed.external is not None and any(self.by_name().values()):
             raise ValueError("chain: with `dut: external` the chain is not headrace's; allowed: []")
         for key, ends in (("tester", self.testbed.tester), ("chain", self.testbed.chain)):
-            both = any(getattr(one, "direction", "") == "both" for one in self.workload)
             if both and ends and len(set(ends)) == 1:
                 raise ValueError(
                     f"testbed.{key}: one port, and traffic goes both ways; allowed: two ports, as "

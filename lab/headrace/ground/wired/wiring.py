@@ -96,9 +96,13 @@ def _links(
     segments: tuple[PlanSegment, ...],
     listens: bool,
 ) -> dict[str, PlanLink]:
-    readers = {one.link: len(segment.cpus) for segment in segments for one in segment.inputs}
+    """A virtual device has as many queues each way as more of its readers or writers are."""
+    users: dict[str, int] = {}
+    for segment in segments:
+        for link in {*(one.link for one in segment.inputs), *segment.writes}:
+            users[link] = max(users.get(link, 1), len(segment.cpus))
     return {
-        name: _link(devices[name], i, bed.ports[name], readers.get(name, 1), listens)
+        name: _link(devices[name], i, bed.ports[name], users.get(name, 1), listens)
         for i, name in enumerate(dict.fromkeys(names))
     }
 
@@ -137,7 +141,10 @@ def tester_plan(
     assert bed is not None
     out = [entry(bed.tester, way.direction) for way in ways]
     back = [(leaving(bed.tester, way.direction), way.sink) for way in ways]
-    segments = (sending(placement.generator, ways, out), passing(SINK, placement.sink, back))
+    making = sending(placement.generator, ways, out)
+    making = making.model_copy(update={"cpus": placement.making})
+    measuring = passing(SINK, placement.sink, back)
+    segments = making, measuring.model_copy(update={"cpus": placement.measuring})
     links: dict[str, PlanLink] = {}
     for way in ways:
         links |= way.ends(source_params(experiment, way.direction, doc, description))
