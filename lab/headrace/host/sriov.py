@@ -62,7 +62,10 @@ def choose_nic(
 ) -> Pf:
     """The NIC that a study is deployed on; bad input when there is none that can. `instead`: the
     networks that need none."""
-    pfs = physical_functions(root)
+    return _one_of(physical_functions(root), wanted, needed, instead)
+
+
+def _one_of(pfs: Sequence[Pf], wanted: str | None, needed: int, instead: str) -> Pf:
     if wanted is not None and wanted not in [pf.name for pf in pfs]:
         names = ", ".join(pf.name for pf in pfs) or "none here"
         raise BadInput(
@@ -94,10 +97,11 @@ def choose_nics(
     after the other. Without names it is the first NIC that has enough."""
     if len(wanted) < 2:
         return [choose_nic(next(iter(wanted), None), needed, root, instead)] * needed
+    pfs = physical_functions(root)
     each = [
         pf
         for name in wanted
-        for pf in [choose_nic(name, 1, root, instead)]
+        for pf in [_one_of(pfs, name, 1, instead)]
         for _ in range(pf.enabled or pf.total)
     ]
     if len(each) < needed:
@@ -232,15 +236,17 @@ def no_vfio(root: Path = Path("/")) -> str | None:
 def give_back(name: str) -> bool:
     """A virtual function, PF:INDEX:NAME, as it was before; its namespace is gone by now."""
     pf_name, index, original = name.split(":", 2)
-    pf = next((pf for pf in physical_functions() if pf.name == pf_name), None)
-    if pf is None:
+    address = link_name(Path("/sys/class/net") / pf_name / "device")
+    if address is None:
         return False
+    pf = Pf(pf_name, address, total=0, enabled=0, node=None)
     current = _appear(lambda: pf.vf_name(int(index)))
+    commands = [("link", "set", "dev", pf_name, "vf", index, "vlan", "0", "spoofchk", "on")]
+    if current is not None and current != original:
+        commands.append(("link", "set", "dev", current, "down"))
+        commands.append(("link", "set", "dev", current, "name", original))
     try:
-        ip("link", "set", "dev", pf.name, "vf", index, "vlan", "0", "spoofchk", "on")
-        if current is not None and current != original:
-            ip("link", "set", "dev", current, "down")
-            ip("link", "set", "dev", current, "name", original)
+        ip_each(commands)
     except HeadraceError:
         return False
     return True

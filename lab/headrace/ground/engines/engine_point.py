@@ -112,7 +112,7 @@ def foreign_point(
         {way.direction: (ours.devices[entry(bed.chain, way.direction)],
                          ours.devices[leaving(bed.chain, way.direction)])
          for way in paths(experiment)},
-        tuple(sorted(cpus)), (ours.placement.generator, ours.placement.sink),
+        tuple(sorted(cpus)), (*ours.placement.making, *ours.placement.measuring),
     )  # fmt: skip
     return ForeignPoint(
         experiment, check.doc, check.description,
