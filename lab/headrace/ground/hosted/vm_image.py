@@ -29,8 +29,9 @@ _MODULES = {
 }
 _OPTIONAL = ("virtio", "vfio")  # not every kernel has what they need
 _DRIVERS = ("bus_pci", "bus_vdev", "mempool_ring", "net_virtio", "net_af_packet")
-# Virtual functions of Intel's 82576 to its 700 and 800 series need these.
-_FUNCTION_DRIVERS = ("net_e1000", "net_ixgbe", "net_iavf")
+# Of virtual functions of Intel's 82576 to its 700 and 800 series, of Broadcom's NetXtreme-C and -E,
+# and of Amazon's. Mellanox's stay with a driver of the kernel's, which a guest has not.
+_FUNCTION_DRIVERS = ("net_e1000", "net_ixgbe", "net_iavf", "net_bnxt", "net_ena")
 _LIBRARY = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x")
 _CPU_INFO = Path("/proc/cpuinfo")
 

@@ -23,6 +23,7 @@ from headrace.ground.hosted.parts import Face, Vnf
 from headrace.ground.hosted.vm_confined import Handed, confined
 from headrace.ground.hosted.vm_cpio import Archive
 from headrace.ground.hosted.vm_kernel import Kernel, find_kernel
+from headrace.host.programs import LIBRARIES, find_engine
 from headrace.spec.hosting import Hosting
 from headrace.spec.vm import ApplianceVm
 
@@ -339,3 +340,17 @@ def test_spec_is_checked(given: dict[str, object], message: str) -> None:
 def test_an_appliance_is_checked(given: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         ApplianceVm.model_validate(given)
+
+
+def test_guests_have_drivers_of_many_nics_functions() -> None:
+    """With all libraries that these are linked with, by the names at which the loader looks."""
+    try:
+        engine = find_engine()
+    except HeadraceError as why:
+        pytest.skip(str(why))
+    files = vm_image._files(engine, vm_image._FUNCTION_DRIVERS)
+    drivers = [path for path in files if "librte_net_" in path]
+    for name in ("e1000", "ixgbe", "iavf", "bnxt", "ena"):
+        [driver, *_] = [path for path in drivers if f"librte_net_{name}.so" in path]
+        if not driver.startswith(f"/{LIBRARIES.name}/"):  # a package brings its own
+            assert {str(one) for one in vm_image._libraries(Path(driver))} <= files.keys()
