@@ -246,7 +246,12 @@ def interfaces_here() -> dict[str, KernelInterface]:
 
 def set_up(namespace: str, *names: str) -> None:
     """Interfaces that only listen."""
-    within(namespace, lambda: [_set_link(name, state="up") for name in names])
+
+    def up() -> None:
+        for name in names:
+            _set_link(name, state="up")
+
+    within(namespace, up)
 
 
 def _set_link(name: str, **change: object) -> None:

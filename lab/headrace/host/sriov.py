@@ -241,7 +241,9 @@ def give_back(name: str) -> bool:
         return False
     pf = Pf(pf_name, address, total=0, enabled=0, node=None)
     current = _appear(lambda: pf.vf_name(int(index)))
-    commands = [("link", "set", "dev", pf_name, "vf", index, "vlan", "0", "spoofchk", "on")]
+    commands: list[Command] = [
+        ("link", "set", "dev", pf_name, "vf", index, "vlan", "0", "spoofchk", "on")
+    ]
     if current is not None and current != original:
         commands.append(("link", "set", "dev", current, "down"))
         commands.append(("link", "set", "dev", current, "name", original))
