@@ -27,7 +27,7 @@ _PROCESSOR = 36  # field 39 of proc(5), counted behind the command's name
 _ON_NODE = re.compile(r"N(\d+)=(\d+)")
 _KB = re.compile(r"kernelpagesize_kB=(\d+)")
 # DPDK's memory with and without hugepages. Libraries are not a VNF's own, nor is what it shares.
-_PACKETS = re.compile(r"file=(/memfd:nohuge|/memfd:memseg|\S*/rtemap_)")
+_PACKETS = re.compile(r"file=(/memfd:nohuge|/memfd:seg_\d|\S*/rtemap_)")
 _GUESTS = re.compile(r"file=/memfd:memory-backend")  # QEMU's, which the host's engine maps, too
 # QEMU's threads of vCPUs, and the kernel's that move their packets.
 MACHINE = re.compile(rf"CPU \d+/(?:KVM|TCG)|{VHOST}")

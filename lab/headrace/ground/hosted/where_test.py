@@ -29,13 +29,14 @@ MAPS = """\
 7f0100000000 default file=/memfd:nohuge\\040(deleted) dirty=96 N0=32 N1=64 kernelpagesize_kB=4
 7f0200000000 default file=/memfd:headrace-shm\\040(deleted) dirty=9 N0=9 kernelpagesize_kB=4
 7f0300000000 default file=/dev/hugepages/rtemap_3 huge anon=2 dirty=2 N1=2 kernelpagesize_kB=2048
+7f0380000000 default file=/memfd:seg_0\\040(deleted) huge dirty=3 N0=3 kernelpagesize_kB=2048
 7ffd58f7c000 default stack anon=3 dirty=3 N1=3 kernelpagesize_kB=4
 """
 
 
 def test_own_memory_by_node() -> None:
     """Neither the program's file nor what it shares with the host's engine is its own."""
-    assert memory(MAPS) == {0: 4 + 128, 1: 12 + 256 + 4096 + 12}
+    assert memory(MAPS) == {0: 4 + 128 + 6144, 1: 12 + 256 + 4096 + 12}
 
 
 def test_a_machines_memory_is_its_own_only() -> None:
@@ -89,7 +90,7 @@ GIB = "7f05 bind:1 file=/memfd:memory-backend-memfd huge N1=2 kernelpagesize_kB=
 
 
 def test_sizes_of_pages() -> None:
-    assert page_sizes(MAPS) == {4: 16 + 384 + 12, 2048: 4096}
+    assert page_sizes(MAPS) == {4: 16 + 384 + 12, 2048: 4096 + 6144}
     assert page_sizes(GIB, _GUESTS) == {1 << 20: 2 << 20}
     machine = {"name": "vm", "lcores": (0,), "threads": (at(0, (0,)),), "kb": {0: 1}}
     asked = {**machine, "asked_page_kb": 1 << 20}
