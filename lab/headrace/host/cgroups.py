@@ -24,6 +24,7 @@ _V1 = ("cpu", "cpuacct", "memory")
 PERIOD_US = 10_000  # of a CPU quota: a longer one would make each pause a longer queue
 _SHARES = 1024  # of version 1, that a weight of 100 is
 _WEIGHT = {1: "cpu.shares", 2: "cpu.weight"}
+EVEN = 100  # the weight that each group has by itself
 _WEIGHTS = {-20: 88761, 0: _SHARES}  # of nice values (sched_prio_to_weight, kernel/sched/core.c)
 _GONE_S = 5.0
 _ENTER = 'while [ "$1" != -- ]; do echo $$ >"$1" || exit 1; shift; done; shift; exec "$@"'

@@ -68,7 +68,7 @@ def test_each_nic_makes_its_own(vf: str, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_which_links_are_down() -> None:
-    """Of several in one namespace the one without a carrier; one that is not there has none."""
+    """Those without a carrier are down, and so is one that is not there."""
     here = {"vf": KernelInterface(0, 0, 0, 0, carrier=True)}
     own = [replace(OWN[1], name=name) for name in ("vf", "down")]
     assert functions._without_carrier(own, here) == [own[1]]

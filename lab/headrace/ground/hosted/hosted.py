@@ -140,13 +140,20 @@ class HostedEngine(Engine):
         return group
 
     def _start(self, at_once: int) -> None:
+        """Where lcores are shared those that are up step back until all are: pollers with nothing
+        to do would have most of the time that the others need to start."""
+        lcores = [cpu for one in self.vnfs for cpu in one.vnf.lcores]
+        shared = len(set(lcores)) < len(lcores)
         for first in range(0, len(self.vnfs), at_once):
             some = self.vnfs[first : first + at_once]
             for one in some:
                 one.start()
             for one in some:
                 one.connect()
-                one.weigh()
+                if shared:
+                    one.step_back()
+        for one in self.vnfs:
+            one.weigh()
         self.notes += tuple(note for one in self.vnfs if (note := one.note))
 
     def wait_up(self) -> None:

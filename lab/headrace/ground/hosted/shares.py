@@ -26,10 +26,10 @@ from headrace.engine.counts import EngineCounts
 from headrace.engine.ways import Direction
 from headrace.ground.hosted.arranged import Hosted
 from headrace.ground.hosted.parts import Vnf
+from headrace.host.cgroups import EVEN
 from headrace.host.cpu_time import cpu_seconds
 from headrace.record.segments import CpuShare
 
-EVEN = 100  # the kernel's own
 _MOST = 1000  # of those on an lcore the heaviest: others to a tenth of a per cent of it
 _EVERY_S = 0.25
 _LOOKS = 2  # that rates and costs are of

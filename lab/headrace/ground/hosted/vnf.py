@@ -16,12 +16,13 @@ from headrace.engine.counts import EngineCounts
 from headrace.errors import HeadraceError
 from headrace.ground.hosted.parts import RUN, Vnf
 from headrace.ground.hosted.run_queue import WORKER
-from headrace.host.cgroups import Cgroup, weigh
+from headrace.host.cgroups import EVEN, Cgroup, weigh
 from headrace.host.sockets import connect_to
 from headrace.host.tool import printable
 
 _START_S = 300.0  # forty that start at once on emulated CPUs take minutes
 _LAST_LINES = 3
+_LEAST = 1  # of weights
 
 
 class HostedVnf(ABC):
@@ -41,6 +42,8 @@ class HostedVnf(ABC):
         self._run = run
         self._prefix = f"{prefix}-{vnf.name}"
         self._socket = self.folder / "c.sock"  # a path of 107 characters at most (unix(7))
+        self._group: Cgroup | None = None  # of its own, where the lab has made it
+        self._back = False  # whether it has stepped back
 
     @abstractmethod
     def start(self) -> None: ...
@@ -83,10 +86,18 @@ class HostedVnf(ABC):
 
     def weigh(self, weight: int | None = None) -> None:
         """Gives its control group a weight; by default that which it had before it was started
-        again."""
+        again, or stepped back."""
         self.weight = weight or self.weight
-        if self.weight is not None:
-            weigh(self.pid, self.weight)
+        if self.weight is not None or self._back:
+            weigh(self.pid, self.weight or EVEN)
+        self._back = False
+
+    def step_back(self) -> None:
+        """Leaves its lcore to others that start there, until it is weighed; where it is in a
+        control group of its own."""
+        if self._group is not None:
+            weigh(self.pid, _LEAST)
+            self._back = True
 
     def not_linked(self) -> HeadraceError:
         """What is said after `link_s`."""
