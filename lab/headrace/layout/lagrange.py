@@ -131,4 +131,4 @@ class _Master(ScaledProgram):
             return None
         parts = [part.solution_value() for part in self.parts]
         self.worth = self.worths()
-        return Relaxed(self.goal.Value(), self.prices(), self.columns, parts)
+        return Relaxed(self.goal.Value(), self.prices(), list(self.columns), parts)

@@ -13,8 +13,11 @@ import pytest
 
 from headrace.errors import HeadraceError
 from headrace.layout import check_placement
+from headrace.layout.cheapest import WayTables
 from headrace.layout.enumerated import enumerate_all, how_many
+from headrace.layout.lagrange import relax
 from headrace.layout.provable import Placing
+from headrace.layout.relaxation import Relaxation
 from headrace.spec.placement import (
     FINE,
     Area,
@@ -262,3 +265,12 @@ def test_a_bound_above_what_a_placement_has_is_no_certificate(
     monkeypatch.setattr(Placing, "_bound", lambda *_: best.value + 1)
     with pytest.raises(HeadraceError, match=f"{best.value + 1} was proved.* has {best.value}"):
         Placing(instance(0), 2.0).answer()
+
+
+def test_prices_that_had_no_time_have_no_ways_without_a_part() -> None:
+    """The ways that the last round brings are in no solution where the time is over by then."""
+    problem = instance(25)
+    relaxation = Relaxation(WayTables(problem, problem.modes[0]), problem.full)
+    relaxed = relax(relaxation, 0.0)
+    assert len(relaxed.columns) < len(relax(relaxation, float("inf")).columns)
+    assert relaxed.parts and len(relaxed.columns) == len(relaxed.parts)
