@@ -21,8 +21,10 @@ from headrace.errors import BadInput
 from headrace.ground.hosted.arrangement import Arrangement, placement_of
 from headrace.ground.hosted.parts import Vnf, switch_cpu
 from headrace.ground.simulated.costs import counted
+from headrace.ground.simulated.hosted_way import CAP, DEVICES
 from headrace.ground.simulated.priced_hosted import priced_hosted
 from headrace.ground.simulated.refuse import check_covered
+from headrace.profile.machine_links import machines_cautions
 from headrace.profile.placeable import Placeable
 from headrace.spec.described import DescribedServer
 from headrace.spec.placement import (
@@ -43,6 +45,8 @@ HOST = {
     2: ("the source", "switch and sink"),
     3: ("the source", "the switch", "the sink"),
 }
+# Where a NIC switches, and no lcore.
+ENDS = {1: ("source and sink",), 2: ("the source", "the sink")}
 
 
 @dataclass(frozen=True)
@@ -59,14 +63,16 @@ class HostedPlaceable(Placeable):
             raise BadInput(f"--servers {self.wish.servers}: allowed with hosted VNFs: 1")
         if self.wish.aim not in ("rate", "lcores", "watts"):
             raise BadInput(f"--aim {self.wish.aim}: allowed with hosted VNFs: rate, lcores, watts")
-        if self._one.study.deployment.network not in ("veb", "vepa"):
+        if self._one.study.deployment.network not in ("veb", "vepa", "sriov"):
             raise self.doc.error(
-                ("deployment", "network"), "cannot place VNFs behind it; allowed: veb, vepa"
+                ("deployment", "network"), "cannot place VNFs behind it; allowed: veb, vepa, sriov"
             )
         for key, problem in (
             ("oversubscription", "VNFs that share lcores; allowed: none, each has an lcore"),
             ("cpus", "a limit of CPU time; allowed: none"),
             ("shares", "weights of VNFs that share lcores; allowed: none, each has an lcore"),
+            ("switch_gbps", "behind a limit beside the switch's own lcore; allowed: none"),
+            ("uplink_gbps", "behind a limit beside the switch's own lcore; allowed: none"),
         ):
             if getattr(hosting, key) is not None:
                 raise self.doc.error((*at, key), f"cannot place {problem}")
@@ -85,18 +91,21 @@ class HostedPlaceable(Placeable):
         super().check()
 
     def covered(self) -> None:
-        """A machine's VNF is asked for as a process."""
+        """A machine's VNF is asked for as a process, where no description has its links."""
         check_covered(self._as_process, self.doc, self.home, self.server)
 
     @property
     def cautions(self) -> tuple[str, ...]:
         hosts = ", ".join(map(str, self.host_cpus))
-        told = (
-            f"Source, switch and sink have lcore {hosts}. Delays of hosted VNFs are not predicted"
-        )
+        who = "Source and sink" if self._on_nic else "Source, switch and sink"
+        told = f"{who} have lcore {hosts}. Delays of hosted VNFs are not predicted"
         if self._one.hosting.kind != "vm":
             return (f"{told}.",)
-        return (f"{told}; links to machines were not measured, and cost here what processes' do.",)
+        if self.home.machines is None:
+            return (
+                f"{told}; links to machines were not measured, and cost here what processes' do.",
+            )
+        return (f"{told}.", *machines_cautions(self.home))
 
     def problem(self) -> PlacementProblem:
         return super().problem().model_copy(update={"lcore_segments": 1})
@@ -111,15 +120,39 @@ class HostedPlaceable(Placeable):
 
     @cached_property
     def _as_process(self) -> Experiment:
-        """Machines have links like a process' here: what theirs cost was not measured."""
-        if self._one.hosting.kind != "vm":
+        """Machines have links like a process' where no description says what theirs cost."""
+        if self._one.hosting.kind != "vm" or self.home.machines is not None:
             return self._one
         study = self._one.study
         hosting = study.deployment.hosting.model_copy(update={"kind": "process"})
         deployment = study.deployment.model_copy(update={"hosting": hosting})
         return replace(self._one, study=study.model_copy(update={"deployment": deployment}))
 
+    @property
+    def _on_nic(self) -> bool:
+        """Each VNF has a virtual function of a NIC, which switches."""
+        return self._one.study.deployment.network == "sriov"
+
+    @property
+    def _switches(self) -> str:
+        return "the NIC's switch" if self._on_nic else "the host's switch"
+
+    @property
+    def _licensed(self) -> bool:
+        return self._one.hosting.rate_cap_gbps is not None
+
+    def functions_of(self, segment: int, segments: int) -> tuple[int, ...]:
+        """The virtual function of this VNF of each copy, as `run` gives them: those behind the
+        source's, from the first copy's first VNF on."""
+        if not self._on_nic:
+            return ()
+        return tuple(1 + copy * segments + segment for copy in range(self._copies))
+
     # --- the host's lcores ---
+
+    @property
+    def _who(self) -> dict[int, tuple[str, ...]]:
+        return ENDS if self._on_nic else HOST
 
     @cached_property
     def _host_area(self) -> int:
@@ -133,10 +166,10 @@ class HostedPlaceable(Placeable):
         told = self._one.study.deployment.lcores.traffic
         cores = super()._cores(self._host_area)
         count = 1 if told is None else len(told)
-        if count not in HOST:
+        if count not in self._who:
             raise self.doc.error(
                 ("deployment", "lcores", "traffic"),
-                "too many; allowed: 1 to 3",
+                f"too many; allowed: 1 to {max(self._who)}",
                 value=list(told or ()),
             )
         if count >= len(cores):
@@ -155,11 +188,11 @@ class HostedPlaceable(Placeable):
 
     @cached_property
     def _limits(self) -> list[SharedLimit]:
-        hosts = [
-            SharedLimit(name=f"{self.server.name}: lcore of {who}", capacity=WHOLE)
-            for who in HOST[len(self.host_cpus)]
-        ]
-        return [*hosts, *super()._limits]
+        names = [f"lcore of {who}" for who in self._who[len(self.host_cpus)]]
+        names += [self._switches] if self._on_nic else []
+        names += ["the licence of each VNF"] if self._licensed else []
+        shared = [SharedLimit(name=f"{self.server.name}: {one}", capacity=WHOLE) for one in names]
+        return [*shared, *super()._limits]
 
     # --- the chain ---
 
@@ -174,7 +207,7 @@ class HostedPlaceable(Placeable):
             for area in areas
         ]
         fixed, each, farther = self._host()
-        doors = (Door(name="the host's switch", server=0, node=self._host_node, uses=tuple(
+        doors = (Door(name=self._switches, server=0, node=self._host_node, uses=tuple(
             (i, math.ceil(self._share(cycles, rate) * WHOLE)) for i, cycles in enumerate(fixed)
         )),)  # fmt: skip
         functions = tuple(
@@ -220,8 +253,9 @@ class HostedPlaceable(Placeable):
 
     @property
     def _switch(self) -> int:
-        """Its lcore's number among the host's."""
-        return min(1, len(self.host_cpus) - 1)
+        """Its number among what all VNFs share."""
+        hosts = len(self.host_cpus)
+        return hosts if self._on_nic else min(1, hosts - 1)
 
     # --- what the simulated ground has it cost ---
 
@@ -234,7 +268,7 @@ class HostedPlaceable(Placeable):
         return busy[cpus[number]]
 
     def _host(self) -> tuple[list[float], float, float]:
-        """Cycles of each of the host's lcores for a packet, without VNFs; what the switch has for
+        """Cycles of each that all VNFs share for a packet, without VNFs; what the switch has for
         each VNF, and how much more where that is on another socket."""
         n = len(self._one.nodes)
         one, _ = self._priced(((0, n),), self._copies, False)
@@ -243,11 +277,18 @@ class HostedPlaceable(Placeable):
             two, _ = self._priced(((0, 1), (1, n)), self._copies, False)
         else:
             two = one
-        hosts = sorted(set(self._wide_hosts))
-        switch = hosts[self._switch]
-        each = two[switch] - one[switch]
-        fixed = [one.get(cpu, 0.0) - (each if cpu == switch else 0.0) for cpu in hosts]
+        switch = self._shared[self._switch]
+        # A NIC's has a frame once for each VNF, and nothing else of it.
+        each = one[switch] if self._on_nic else two[switch] - one[switch]
+        fixed = [one.get(cpu, 0.0) - (each if cpu == switch else 0.0) for cpu in self._shared]
         return fixed, each, far[switch] - one[switch]
+
+    @property
+    def _shared(self) -> list[int]:
+        """The host's lcores, and devices, as the simulated ground numbers them."""
+        cpus = sorted(set(self._wide_hosts))
+        cpus += [DEVICES["switch to host"]] if self._on_nic else []
+        return [*cpus, CAP] if self._licensed else cpus
 
     @cached_property
     def _wide(self) -> DescribedServer:
@@ -285,7 +326,7 @@ class HostedPlaceable(Placeable):
         bare = Arrangement(hosts, chains)
         several = [vnf for chain in chains for vnf in chain]
         placement: Placement = placement_of(several, hosts, (), self._one.study.deployment.network)
-        assert placement.segments[0].cpus == (switch_cpu(hosts),)
+        assert self._on_nic or placement.segments[0].cpus == (switch_cpu(hosts),)
         count = counted(self.home, self._one, self.doc)
         one = self._of_copies(copies)
         if copies == 1:

@@ -15,11 +15,20 @@ import yaml
 
 from headrace.engine.describe import describe
 from headrace.errors import BadInput
+from headrace.ground.hosted import sriov
 from headrace.ground.hosted.arrangement import arrange, placement_of
 from headrace.ground.simulated.costs import counted
 from headrace.ground.simulated.ground import cpu_of
 from headrace.ground.simulated.priced_hosted import HostedLayout, priced_hosted
-from headrace.ground.simulated.priced_hosted_test import IN, ON, OUT, SERVER, SOURCE_AND_SINK, VNF
+from headrace.ground.simulated.priced_hosted_test import (
+    IN,
+    MACHINES,
+    ON,
+    OUT,
+    SERVER,
+    SOURCE_AND_SINK,
+    VNF,
+)
 from headrace.host.programs import find_engine
 from headrace.layout import check_placement
 from headrace.layout.enumerated import enumerate_all
@@ -136,6 +145,37 @@ def test_the_choice_carries_what_the_simulated_ground_says_of_its_spec(
     assert there == pytest.approx(best, rel=2e-3)
 
 
+ON_NIC = TWO_SOCKETS.replace(
+    "rouse_us: [1, x]}", "rouse_us: [1, x], vf_take: [45, x], vf_give: [30, x]}"
+) + "ports: [{gbps: [1, x]}, {gbps: [1, x]}]\n"  # fmt: skip
+
+
+@pytest.mark.parametrize(("licence", "pps"), [("", 2e9 / 672), (", rate_cap_gbps: 0.5", 1e9 / 672)])
+def test_vnfs_on_a_nic_are_limited_by_its_switch_and_their_licences(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, licence: str, pps: float
+) -> None:
+    """By hand: frames of 64 B are 672 bits, and pass the switch of two ports once where the chain
+    is one VNF; two copies have a licence each. The functions are those that a run gives them."""
+    more = "  network: sriov\n  lcores: {traffic: [0, 1]}\n"
+    given = placeable(tmp_path, f"chains: 2{licence}", more=more, text=ON_NIC)
+    chosen = settled(given)
+    assert carried(chosen.answer) == pytest.approx(pps, rel=2e-3)
+    spec = chosen.spec(tmp_path / "round.yaml", describe(find_engine()))
+    doc = document.parse(yaml.safe_dump(spec), tmp_path / "placed.yaml")
+    assert carried(chosen.answer) == pytest.approx(
+        simulated(doc, given.server).capacity()[0], rel=2e-3
+    )
+    [one] = expand(doc)
+    monkeypatch.setattr(sriov, "choose_nics", lambda _wanted, needed, **_o: list(range(needed)))
+    bare = arrange(one, doc, given.server.cpus, partial(cpu_of, given.server))
+    functions = sriov.on_nic(one, bare.chains).functions
+    planned = chosen.plan(1.0, "").chains[0].segments
+    for copy, vnfs in enumerate(bare.chains):
+        for vnf, part in zip(vnfs, planned, strict=True):
+            [number] = [i for i, function in enumerate(functions) if function.owner == vnf.name]
+            assert (number, vnf.lcores) == (part.vfs[copy], (part.cpus[copy],))
+
+
 def test_a_machines_vnfs_are_placed_as_processes_are(tmp_path: Path) -> None:
     process = settled(placeable(tmp_path, "chains: 2"))
     machine = settled(placeable(tmp_path, "chains: 2", kind="vm"))
@@ -146,6 +186,18 @@ def test_a_machines_vnfs_are_placed_as_processes_are(tmp_path: Path) -> None:
         spec["deployment"]["execution"]["segments"]
     )
     assert "ground" not in spec
+    [told] = machine.placeable.cautions
+    assert told.endswith("links to machines were not measured, and cost here what processes' do.")
+
+
+def test_a_machines_vnf_costs_what_the_description_says(tmp_path: Path) -> None:
+    given = placeable(tmp_path, "chains: 1", functions=1, text=TWO_SOCKETS + MACHINES, kind="vm")
+    [function] = given.problem().chains[0].functions
+    cycles = (function.enter[0] + function.work[0] + function.leave) / 1e4 / 1e4 * 1e9 / 1e7
+    assert cycles == pytest.approx(VNF + 30 + 5, rel=1e-6)
+    host = SOURCE_AND_SINK + IN + POLL + OUT + POLL + 7 + 11
+    assert carried(settled(given).answer) == pytest.approx(1e9 / host, rel=1e-3)
+    assert "(`machines` of round: assumed: round numbers)" in given.cautions[1]
 
 
 @pytest.mark.parametrize(
@@ -153,8 +205,13 @@ def test_a_machines_vnfs_are_placed_as_processes_are(tmp_path: Path) -> None:
     [
         ("oversubscription: '2:1'", "", "hosting.oversubscription: cannot place VNFs that share"),
         ("chains: 2, active: 1", "", "hosting.active: cannot place chains that stand by"),
-        ("chains: 1", "  network: bridge\n", "network: cannot place VNFs behind it; allowed: veb"),
+        (
+            "chains: 1",
+            "  network: bridge\n",
+            "network: cannot place VNFs behind it; allowed: veb, vepa, sriov",
+        ),
         ("chains: 1", "  lcores: {traffic: [0, 1, 2, 3]}\n", "allowed: 1 to 3"),
+        ("chains: 1, switch_gbps: 1", "", "hosting.switch_gbps: cannot place behind a limit"),
     ],
 )
 def test_what_is_not_placed_is_refused(tmp_path: Path, hosting: str, more: str, words: str) -> None:

@@ -121,6 +121,7 @@ class SettledPlacement:
         )
 
     def _segments(self, number: int) -> Iterator[SettledSegment]:
+        hosted = self._hosted
         chain, way = self.problem.chains[number], self.answer.placement.ways[number]
         for i, (s, come) in enumerate(
             zip(way.segments, origins(self.problem, chain, way), strict=True)
@@ -132,6 +133,7 @@ class SettledPlacement:
                 cpus=self._cpus(s),
                 load=self._load(share(chain, work, len(s.lcores))),
                 comes=(_FROM_SEGMENT if i else _FROM_PORT)[come],
+                vfs=() if hosted is None else hosted.functions_of(i, len(way.segments)),
             )
 
     def _load(self, load: int) -> float:

@@ -128,7 +128,7 @@ def _sources(server: DescribedServer) -> Iterator[Contradiction]:
 
 
 def _costs(server: DescribedServer) -> Iterator[Contradiction]:
-    for key in ("functions", "traffic", "hosting"):
+    for key in ("functions", "traffic", "hosting", "machines"):
         if server.costs is not None and getattr(server, key):
             yield (key,), f"they are taken from `costs`, {server.costs}; allowed: one of both"
     for name, one in server.functions.items():

@@ -197,8 +197,8 @@ class MeasuredPauses(Spec):
 
 class DescribedServer(Spec):
     """What servers/NAME.yaml says. `costs`: the file of the server whose `functions` are scaled to
-    this one by what memory costs on both. `tester: outside`: traffic comes by the ports, and no
-    lcore of this server makes it."""
+    this one by what memory costs on both. `machines`: as `hosting`, of VNFs in virtual machines.
+    `tester: outside`: traffic comes by the ports, and no lcore of this server makes it."""
 
     name: Annotated[str, Field(pattern=NAME_PATTERN)]
     about: str = ""
@@ -225,6 +225,7 @@ class DescribedServer(Spec):
     functions: dict[str, DescribedFunction] = Field(default_factory=dict)
     traffic: TrafficCost | None = None
     hosting: HostedCost | None = None
+    machines: HostedCost | None = None
 
     @field_validator("clock_mhz")
     @classmethod
@@ -278,6 +279,10 @@ class DescribedServer(Spec):
     def domain_of(self, level: MemoryLevel, cpu: int) -> int:
         """Which cache of this level a thread has."""
         return self.core_of(cpu) // level.shared_by
+
+    def links_to(self, kind: str) -> HostedCost | None:
+        """What is between the host and VNFs of this kind; containers have processes' links."""
+        return self.machines if kind == "vm" else self.hosting
 
     def cost_of(self, nf: str, params: Mapping[str, Any]) -> DescribedFunction:
         """What a function with these parameters takes. `delay` takes as many cycles as it is told

@@ -268,13 +268,15 @@ class PlacementAnswer(Spec):
 
 class SettledSegment(Spec):
     """A segment where it runs. `cpus`: as Linux numbers them on the server, a replica on each;
-    `load`: what it takes of each of them, as a share; `comes`: how its packets get there."""
+    `load`: what it takes of each of them, as a share; `comes`: how its packets get there. `vfs`:
+    the virtual function of the port that each replica has, where the NIC switches."""
 
     functions: tuple[str, ...]
     place: str
     cpus: tuple[int, ...]
     load: float
     comes: str
+    vfs: tuple[int, ...] = ()
 
 
 class NextBest(Spec):

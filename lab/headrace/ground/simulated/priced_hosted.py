@@ -303,7 +303,7 @@ def priced_hosted(
     corner: float = 0.0,
 ) -> HostedLayout:
     """Works as `priced`; `bare` says where the VNFs are."""
-    cost = _polls_of(home, server)
+    cost = _polls_of(home, server, experiment.hosting.kind)
     carrying = bare.chains[: experiment.hosting.carrying]
     vnfs = [one for chain in carrying for one in chain]
     standing = tuple(v.lcores[0] for chain in bare.chains[len(carrying) :] for v in chain)
@@ -388,9 +388,9 @@ def _kept_us(server: DescribedServer, cost: HostedCost) -> float:
     return cost.kept_us.value
 
 
-def _polls_of(home: DescribedServer, server: DescribedServer) -> HostedCost:
+def _polls_of(home: DescribedServer, server: DescribedServer, kind: str) -> HostedCost:
     """A packet that comes alone waits for its lines one after the other."""
-    cost = home.hosting
+    cost = home.links_to(kind)
     assert cost is not None  # refuse.py
     polls = {
         name: figure.model_copy(update={"value": hand_over(home, server, figure.value)})

@@ -28,6 +28,12 @@ hosting:
    wake_us: [5, x], rouse_us: [1, x]}
 """
 SERVER = round_server(f"  l2fwd: {COSTS}") + HOSTING
+# Of a machine's VNF, 30 cycles more to take a packet and 5 to give it; of the host, 7 and 11.
+MACHINES = (
+    HOSTING.replace("hosting:", "machines:")
+    .replace("vnf_take: [35", "vnf_take: [65").replace("vnf_give: [15", "vnf_give: [20")
+    .replace(" take: [40", " take: [47").replace(" give: [25", " give: [36")
+)  # fmt: skip
 # Taking, loop, its own work and that of its addresses, giving.
 VNF = 35 + 60 + 5 + 50 + 50 + 15 + 20
 SOURCE_AND_SINK = 30 + 20
@@ -40,14 +46,14 @@ def server(tmp_path: Path, text: str = SERVER) -> DescribedServer:
 
 def hosted(
     tmp_path: Path, hosting: str, chain: str = "[1]", more: str = "", frame: int = 64,
-    text: str = SERVER,
+    text: str = SERVER, kind: str = "process",
 ) -> HostedLayout:  # fmt: skip
     described = server(tmp_path, text)
     two = "[l2fwd, {name: next, nf: l2fwd, params: {}}]" if "pipeline" in more else "[l2fwd]"
     if "segments" in more:
         two = "[{name: a, nf: l2fwd}, {name: b, nf: l2fwd}, {name: c, nf: l2fwd}]"
     doc = document.parse(
-        f"name: hosted\nchain: {two}\ndeployment:\n  hosting: {{kind: process, {hosting}}}\n"
+        f"name: hosted\nchain: {two}\ndeployment:\n  hosting: {{kind: {kind}, {hosting}}}\n"
         f"  lcores: {{traffic: [0], chain: {chain}}}\n{more}"
         f"workload: {{frame: {frame}, flows: {{count: 64}}}}\n",
         Path("hosted.yaml"),
@@ -74,6 +80,20 @@ def test_the_hosts_lcore_has_the_switch_twice_and_once_more_for_each_vnf(tmp_pat
     by_wire = hosted(tmp_path, "chains: 1", "[1]", "  network: vepa\n")
     bridge = 20 + 30 + 10 + polls
     assert by_wire.busiest()[0] == pytest.approx(cycles + 2 * bridge)
+
+
+def test_a_machines_links_are_those_that_the_description_says(tmp_path: Path) -> None:
+    process = hosted(tmp_path, "chains: 1", text=SERVER + MACHINES).busiest()
+    machine = hosted(tmp_path, "chains: 1", text=SERVER + MACHINES, kind="vm").busiest()
+    assert process == pytest.approx(hosted(tmp_path, "chains: 1").busiest())
+    assert machine[1] - process[1] == pytest.approx(30 + 5)
+    assert machine[0] - process[0] == pytest.approx(7 + 11)
+    for text, more, words in (
+        (SERVER, "chains: 1", "server round has no `machines`: what links to virtual machines"),
+        (SERVER + MACHINES, "chains: 1, vm: {vcpus: 2}", "vm.vcpus: cannot predict: 2; covered: 1"),
+    ):
+        with pytest.raises(BadInput, match=words):
+            hosted(tmp_path, more, text=text, kind="vm")
 
 
 def test_each_end_copies_longer_frames(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from headrace.spec.workload import Pcap
 
 _LINE = 64  # bytes
 _STATELESS = {"delay", "l2fwd", "null"}
-_HOSTED, _NETWORKS = ("process", "container"), ("veb", "vepa", "sriov")
+_HOSTED, _NETWORKS = ("process", "container", "vm"), ("veb", "vepa", "sriov")
 Problem = tuple[tuple[PathKey, ...], str]
 
 
@@ -131,25 +131,30 @@ def _problems(
 def _unhosted(
     deployment: Deployment, home: DescribedServer, server: DescribedServer
 ) -> Iterator[Problem]:
-    """A container's VNF has a process' link and lcores."""
+    """A container's VNF has a process' link and lcores. A machine's link is what a description says
+    that it is: none of headrace's own does, as nobody measured one without emulation."""
     at, hosting = ("deployment", "hosting"), deployment.hosting
     if not isinstance(hosting, Hosting) or hosting.kind not in _HOSTED:
         yield at, f"{hosting.kind}; covered: inline, {', '.join(_HOSTED)}"
         return
+    links, key = home.links_to(hosting.kind), "machines" if hosting.kind == "vm" else "hosting"
+    if links is None:
+        whose = "virtual machines" if hosting.kind == "vm" else "VNFs"
+        yield at, f"server {home.name} has no `{key}`: what links to {whose} cost"
+    if hosting.kind == "vm" and hosting.vm.vcpus != 1:
+        yield (*at, "vm", "vcpus"), f"{hosting.vm.vcpus}; covered: 1"
     if deployment.network not in _NETWORKS:
         yield ("deployment", "network"), f"{deployment.network}; covered: {', '.join(_NETWORKS)}"
     elif deployment.network == "sriov" and not server.ports:
         yield ("deployment", "network"), f"sriov: server {server.name} has no `ports`"
-    elif deployment.network == "sriov" and (home.hosting is None or home.hosting.vf_take is None):
-        yield ("deployment", "network"), f"sriov: server {home.name} has no `hosting.vf_take`"
+    elif deployment.network == "sriov" and links is not None and links.vf_take is None:
+        yield ("deployment", "network"), f"sriov: server {home.name} has no `{key}.vf_take`"
     if hosting.checkpoint is not None:
         yield (*at, "checkpoint"), "what writing it takes is not known; covered: none"
     if hosting.cpus is not None:
         yield (*at, "cpus"), "a limit of CPU time; covered: none"
     if hosting.shares is not None:
         yield (*at, "shares"), "weights of VNFs on one lcore; covered: equal ones"
-    if home.hosting is None:
-        yield at, f"server {home.name} has no `hosting`: what links to VNFs cost"
     if "l2fwd" not in home.functions:
         yield at, f"server {home.name} has no cost of l2fwd, which writes VNFs' addresses"
     if server.tester == "outside":

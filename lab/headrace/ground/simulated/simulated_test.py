@@ -390,7 +390,7 @@ def test_a_packed_file_of_routes_is_read_once(tmp_path: Path) -> None:
             ),
             "testbed: cannot predict: ports",
         ),
-        (("steer: even", "hosting: vm"), "cannot predict: vm; covered: inline, process, container"),
+        (("steer: even", "hosting: vm"), "server round has no `machines`"),
         (("steer: even", "hosting: process"), "server round has no `hosting`"),
     ],
 )
