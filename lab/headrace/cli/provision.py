@@ -114,7 +114,7 @@ def _rows(
     for pair in pairs:
         hosted.check(*pair)
     rows = [row for pair in pairs for one in asked.factors for row in hosted.needed(*pair, one)]
-    return rows, (HOSTED_CAUTION, *CAUTIONS)
+    return rows, (HOSTED_CAUTION, *hosted.links(home for _, home in pairs), *CAUTIONS)
 
 
 def _ratio(given: str) -> int:

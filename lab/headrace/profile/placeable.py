@@ -259,8 +259,9 @@ class Placeable:
     def _cycles(self, one: Experiment) -> float:
         """What a turn takes of an lcore that is as busy as it may be, all that it polls being
         like the dearest function of this chain."""
-        idle = self.home.traffic.idle.value if self.home.traffic is not None else _IDLE
-        poll = max((self.home.functions[n.nf].poll.value for n in one.nodes), default=0.0)
+        corner, traffic = self.wish.corner, self.home.traffic
+        idle = _IDLE if traffic is None else traffic.idle.at(corner)
+        poll = max((self.home.functions[n.nf].poll.at(corner) for n in one.nodes), default=0.0)
         return self.wish.lcore_segments * (idle + poll) / (1 - self.wish.full)
 
     def _function(

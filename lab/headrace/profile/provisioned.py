@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from headrace.layout.unmet import why_unmet
 from headrace.profile.placeable import Placeable, PlacementWish
 from headrace.spec.described import DescribedServer, Power
 from headrace.spec.document import Document
-from headrace.spec.placement import PlacementAnswer
+from headrace.spec.placement import PlacementAnswer, PlacementProblem
 from headrace.spec.provision import PowerAtLoad, PredictedPower, ServersNeeded
 from headrace.spec.study import Experiment
 
@@ -46,28 +46,42 @@ class Costing:
                 "what it draws is not known; allowed: descriptions with both"
             )
 
-    def of(
-        self, server: DescribedServer, servers: int, power: PredictedPower | None
-    ) -> dict[str, Any]:
-        """The fields of a row that say it: the less of both."""
-        ways: dict[str, tuple[float, ...]] = {}
-        corners = 0.0, -1.0, 1.0
+    def of(self, server: DescribedServer, uses: Mapping[float, ServersInUse]) -> dict[str, Any]:
+        """The fields of a row that say it: the less of both, by what is in use at each corner of
+        the costs' spread."""
+        ways: dict[str, dict[float, float]] = {}
         if (price := server.price_usd) is not None:
-            drawn = (0.0, 0.0, 0.0) if power is None else _drawn(power.loads[0])
             each = (self.usd_per_kwh or 0.0) * self.hours / 1000
-            pairs = zip(corners, drawn, strict=True)
-            ways["bought"] = tuple(servers * price.at(c) + w * each for c, w in pairs)
+            ways["bought"] = {
+                c: use.servers * price.at(c) + each * _drawn(server, use, c)
+                for c, use in uses.items()
+            }
         if (rent := server.rent_usd_per_hour) is not None:
-            ways["rented"] = tuple(servers * rent.at(c) * self.hours for c in corners)
+            ways["rented"] = {c: use.servers * rent.at(c) * self.hours for c, use in uses.items()}
+        least, most = uses.get(-1.0), uses.get(1.0)
+        servers = {
+            "servers_least": None if least is None else least.servers,
+            "servers_most": None if most is None else most.servers,
+        }
         if not ways:
-            return {"usd": None}
-        paid = min(ways, key=lambda way: ways[way])
-        usd, least, most = ways[paid]
-        return {"usd": usd, "usd_least": least, "usd_most": most, "paid": paid}
+            return {"usd": None, **servers}
+        paid = min(ways, key=lambda way: ways[way][0.0])
+        usd = ways[paid]
+        spread = {"usd_least": usd.get(-1.0), "usd_most": usd.get(1.0)}
+        return {"usd": usd[0.0], **spread, "paid": paid, **servers}
 
 
-def _drawn(load: PowerAtLoad) -> tuple[float, float, float]:
-    return load.watts, load.least, load.most
+@dataclass(frozen=True)
+class ServersInUse:
+    """`busy`: so many servers' worth of busy cores, with all of the load."""
+
+    servers: int
+    busy: float
+
+
+def _drawn(server: DescribedServer, use: ServersInUse, corner: float) -> float:
+    power = server.power
+    return 0.0 if power is None else _watts(power, use.servers, use.busy, corner)
 
 
 @dataclass(frozen=True)
@@ -130,15 +144,20 @@ class Provisioning:
     def _row(
         self, there: Placeable, answer: PlacementAnswer, rate: float, fewest: bool
     ) -> ServersNeeded:
-        ends = {
-            corner: self._answer(replace(there, wish=replace(there.wish, corner=corner)))
-            for corner in (-1.0, 1.0)
-        }
-        loads = loads_of(answer.problem, answer.placement)
+        least, most = (
+            replace(there, wish=replace(there.wish, corner=corner)) for corner in (-1.0, 1.0)
+        )
         wish, server = there.wish, there.server
-        low, high = ends[-1.0], ends[1.0]
-        threads = answer.problem.modes[answer.placement.mode].threads
-        cores = len({(area, lcore // threads) for area, lcore in loads.lcores})
+        low, high = self._answer(least), self._answer(most)
+        cores = _cores(answer)
+        uses = {0.0: ServersInUse(wish.servers, cores / server.cores)}
+        # Fewer than these are refuted whatever they cost; where that is one less than there are,
+        # it is so with costs as they are.
+        few = min(wish.servers, self._refuted(least) + 1)
+        uses[-1.0] = ServersInUse(few, _cores(low or answer) / server.cores)
+        enough = high or self._more(most)
+        if enough is not None:
+            uses[1.0] = ServersInUse(len(enough.problem.servers), _cores(enough) / server.cores)
         gbps = sum(there.demand(e).rate * e.frame.mean_bytes * 8 / 1e9 for e in self.experiments)
         power = predicted_power(server, wish.servers, [cores / server.cores] * len(LOADS), gbps)
         return ServersNeeded(
@@ -152,11 +171,34 @@ class Provisioning:
             lcores_least=None if low is None else low.certificate.bound,
             lcores_most=None if high is None else high.value,
             cores=cores,
-            latency_us=max(loads.latency_ns) / 1e3,
-            **self.costing.of(server, wish.servers, power),
+            latency_us=_latency_us(answer.problem, answer),
+            latency_least_us=_latency_us(least.problem(), answer),
+            latency_most_us=_latency_us(most.problem(), answer),
+            **self.costing.of(server, uses),
             watts=None if power is None else power.loads[0].watts,
             power=power,
         )
+
+    def _more(self, there: Placeable) -> PlacementAnswer | None:
+        """A placement on more servers than these; None: none was met."""
+        servers = there.wish.servers
+        for more in range(servers + 1, min(servers + _MORE, self.most) + 1):
+            answer = self._answer(replace(there, wish=replace(there.wish, servers=more)))
+            if answer is not None:
+                return answer
+        return None
+
+
+def _cores(answer: PlacementAnswer) -> int:
+    """Physical ones that have lcores in use."""
+    threads = answer.problem.modes[answer.placement.mode].threads
+    loads = loads_of(answer.problem, answer.placement)
+    return len({(area, lcore // threads) for area, lcore in loads.lcores})
+
+
+def _latency_us(problem: PlacementProblem, answer: PlacementAnswer) -> float:
+    """The slowest chain's in this placement, by a problem's costs."""
+    return max(loads_of(problem, answer.placement).latency_ns) / 1e3
 
 
 def unmet(server: DescribedServer, factor: float, rate: float, why_not: str) -> ServersNeeded:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,7 +18,8 @@ from headrace.ground.simulated.ground import SimulatedGround, SimulatedPoint
 from headrace.ground.simulated.priced_layout import PricedLayout
 from headrace.ground.simulated.queueing import delays_ns
 from headrace.ground.simulated.refuse import check_covered
-from headrace.profile.provisioned import LOADS, Costing, predicted_power, unmet
+from headrace.profile.machine_links import machines_cautions
+from headrace.profile.provisioned import LOADS, Costing, ServersInUse, predicted_power, unmet
 from headrace.spec.described import DescribedServer
 from headrace.spec.document import Document
 from headrace.spec.hosting import VFS_MAX
@@ -86,17 +87,18 @@ class HostedProvisioning:
         ):
             if given:
                 raise self.doc.error((*at, key), "is what `headrace provision` computes")
-        if hosting.kind == "vm":
-            raise self.doc.error(
-                (*at, "kind"), "vm: what links to machines cost was not measured; allowed: "
-                "process, container"
-            )  # fmt: skip
         if one.study.deployment.lcores.chain is not None:
             raise self.doc.error(
                 ("deployment", "lcores", "chain"), "is what `headrace provision` computes"
             )
         for each in self.experiments:
             check_covered(each, self.doc, home, server)
+
+    def links(self, homes: Iterable[DescribedServer]) -> tuple[str, ...]:
+        """Whose figures links to machines are."""
+        if self.experiments[0].hosting.kind != "vm":
+            return ()
+        return tuple(dict.fromkeys(text for home in homes for text in machines_cautions(home)))
 
     def needed(
         self, server: DescribedServer, home: DescribedServer, factor: float
@@ -114,11 +116,10 @@ class HostedProvisioning:
 
     def _row(self, ground: SimulatedGround, option: _Option, factor: float) -> ServersNeeded:
         rate = factor * self._rate(option.experiment)
-        every = range(1, self._chains_most(ground.server, option) + 1)
-        best = max((self._pps(ground, option, n) for n in every), default=0.0)
-        servers = math.ceil(rate / (best * self.full)) if best else self.most + 1
+        best = self._best(ground, option, 0.0)
+        servers = math.ceil(rate / best) if best else self.most + 1
         if servers > self.most:
-            why = f"{_named(option)}: one server carries {best * self.full / 1e6:.3g} Mpps of it"
+            why = f"{_named(option)}: one server carries {best / 1e6:.3g} Mpps of it"
             return unmet(ground.server, factor, rate, f"{why}; --most {self.most}")
         each = rate / servers
         enough = {corner: self._fewest(ground, option, each, corner) for corner in (-1.0, 0.0, 1.0)}
@@ -129,6 +130,9 @@ class HostedProvisioning:
         chains, latency_us = quick
         filled = self._fill(ground, option, chains, 0.0)
         server = ground.server
+        uses = self._uses(ground, option, rate, chains) | {
+            0.0: ServersInUse(servers, servers * _busy(filled, server, each))
+        }
         lcores = {
             corner: None if n is None else servers * self._lcores(ground, option, max(n, more))
             for corner, n in enough.items()
@@ -149,7 +153,9 @@ class HostedProvisioning:
             lcores_most=lcores[1.0],
             cores=servers * len(_cores(filled, server)),
             latency_us=latency_us,
-            **self.costing.of(server, servers, power),
+            latency_least_us=self._delay_at(ground, option, chains, each, -1.0),
+            latency_most_us=self._delay_at(ground, option, chains, each, 1.0),
+            **self.costing.of(server, uses),
             watts=None if power is None else power.loads[0].watts,
             power=power,
             hosted=HostedVnfs(
@@ -161,6 +167,37 @@ class HostedProvisioning:
                 limit=filled.layout.capacity()[1],
             ),
         )
+
+    def _best(self, ground: SimulatedGround, option: _Option, corner: float) -> float:
+        """What one server carries at most, as busy as it may be."""
+        every = range(1, self._chains_most(ground.server, option) + 1)
+        return max((self._pps(ground, option, n, corner) for n in every), default=0.0) * self.full
+
+    def _uses(
+        self, ground: SimulatedGround, option: _Option, rate: float, chains: int
+    ) -> dict[float, ServersInUse]:
+        """Servers with costs at their least and at their most, each with enough chains for its
+        part of the rate; without a corner at which --most are too few."""
+        uses = {}
+        for corner in (-1.0, 1.0):
+            best = self._best(ground, option, corner)
+            if not best or (servers := math.ceil(rate / best)) > self.most:
+                continue
+            enough = self._fewest(ground, option, rate / servers, corner)
+            assert enough is not None  # the best of all carries it
+            filled = self._fill(
+                ground, option, max(enough, chains) if corner > 0 else enough, corner
+            )
+            busy = servers * _busy(filled, ground.server, rate / servers)
+            uses[corner] = ServersInUse(servers, busy)
+        return uses
+
+    def _delay_at(
+        self, ground: SimulatedGround, option: _Option, chains: int, rate: float, corner: float
+    ) -> float | None:
+        """None: so many chains do not carry the rate there."""
+        filled = self._fill(ground, option, chains, corner)
+        return self._latency_us(filled, rate, ground.server) if filled.pps >= rate else None
 
     def _rate(self, one: Experiment) -> float:
         return float(one.study.demands[one.chain].rate)

@@ -81,12 +81,48 @@ def test_costs_of_buying_and_of_renting_by_hand(tmp_path: Path) -> None:
     shown = document(
         Provision(study="two", busy=0.8, hours=3000, usd_per_kwh=0.5, needs=(rows[2],), cautions=())
     )
-    assert shown.sections[0].tables[0].lines[0].cells[11] == "5180 (4680 to 5680), bought"
+    assert shown.sections[0].tables[0].lines[0].cells[13] == "5180 (4680 to 5680), bought"
     assert "a kWh that bought servers draw costs 0.5 USD" in shown.cautions[0]
     with pytest.raises(BadInput, match="server round has a `price_usd` and no `power`"):
         Costing(1000.0, 0.5).check(server.model_copy(update={"power": None}))
     only = Costing(1000.0, 0.5)
     only.check(server.model_copy(update={"power": None, "price_usd": None}))
+
+
+@pytest.mark.long
+def test_servers_money_and_delays_have_the_spread_of_costs(tmp_path: Path) -> None:
+    """The function's own work is 50 cycles of 100, half as much more or less: a chain takes 75 to
+    125. At 28 Mpps each of three is 2.8 lcores busy, and one server's eight are 6.4 at 80 %:
+    two servers. With 2.1 for each chain one is not refuted; with 3.5 none is carried by the four
+    lcores of a cache, however many servers there are."""
+    given = placeable(tmp_path, "lcores", THREE)
+    base = given.server.functions["lb"].base
+    spread = given.server.functions["lb"].model_copy(
+        update={"base": base.model_copy(update={"spread": 0.5})}
+    )
+    wide = {"gbps": given.server.ports[0].gbps.model_copy(update={"value": 100.0})}
+    server = given.server.model_copy(update={
+        "functions": {**given.server.functions, "lb": spread},
+        "ports": tuple(port.model_copy(update=wide) for port in given.server.ports),
+        "interconnect_gbs": None,
+    })  # fmt: skip
+    provisioning = Provisioning(given.doc, given.experiments, 0.8, 1.0, 4, Costing(1000.0))
+    one = provisioning.needed(server, server, 1.0)
+    assert (one.servers_least, one.servers, one.servers_most) == (1, 1, 1)
+    assert one.latency_least_us and one.latency_us and one.latency_most_us
+    assert one.latency_least_us < one.latency_us < one.latency_most_us
+    two = provisioning.needed(server, server, 28.0)
+    assert (two.servers_least, two.servers, two.servers_most) == (1, 2, None)
+    assert (two.usd_least, two.usd, two.usd_most) == (5000, 10_000, None)
+    shown = document(
+        Provision(
+            study="two", busy=0.8, hours=1000, usd_per_kwh=None, needs=(one, two), cautions=()
+        )
+    )
+    first, second = (line.cells for line in shown.sections[0].tables[0].lines)
+    assert (first[5], second[5]) == (None, "1 to more")
+    assert second[13] == "10000 (5000 to more), bought"
+    assert str(first[12]).startswith(f"{one.latency_least_us:.3g} to {one.latency_most_us:.3g}")
 
 
 @pytest.mark.long

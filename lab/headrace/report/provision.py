@@ -142,12 +142,14 @@ def _table(provision: Provision) -> Table:
         Column("in all", "own-rate"),
         Column("VNFs on each", "text", optional=True),
         Column("servers", "count"),
+        Column("by their spread", "text", optional=True),
         Column("one less", "text"),
         Column("lcores", "count"),
         Column("at least", "count", optional=True),
         Column("by costs' spread", "text"),
         Column("cores", "count"),
         Column("slowest chain", "own-time"),
+        Column("by costs' spread, µs", "text", optional=True),
         Column("USD", "text", optional=True),
         Column("W, predicted", "number", optional=True),
         Column("its limit", "text", optional=True),
@@ -158,7 +160,7 @@ def _table(provision: Provision) -> Table:
 
 def _cells(row: ServersNeeded) -> tuple[Cell, ...]:
     if row.servers is None:
-        return (row.server, row.factor, row.rate_pps, None, None, "does not fit", *[None] * 9)
+        return (row.server, row.factor, row.rate_pps, *[None] * 3, "does not fit", *[None] * 10)
     most = "more than there are" if row.lcores_most is None else str(row.lcores_most)
     return (
         row.server,
@@ -166,12 +168,14 @@ def _cells(row: ServersNeeded) -> tuple[Cell, ...]:
         row.rate_pps,
         None if row.hosted is None else _vnfs(row.hosted),
         row.servers,
+        _servers(row),
         None if row.servers == 1 else "refuted" if row.fewest else "not refuted",
         row.lcores,
         row.lcores_proven,
         f"{row.lcores_least} to {most}",
         row.cores,
         None if row.latency_us is None else row.latency_us * 1e3,
+        _delays(row),
         _usd(row),
         row.watts,
         None if row.hosted is None else row.hosted.limit,
@@ -183,9 +187,25 @@ def _usd(row: ServersNeeded) -> str | None:
     if row.usd is None:
         return None
     spread = ""
-    if row.usd_least is not None and row.usd_most is not None and row.usd_most > row.usd_least:
-        spread = f" ({row.usd_least:.0f} to {row.usd_most:.0f})"
+    if row.usd_least is not None and row.usd_least != row.usd_most:
+        most = "more" if row.usd_most is None else f"{row.usd_most:.0f}"
+        spread = f" ({row.usd_least:.0f} to {most})"
     return f"{row.usd:.0f}{spread}, {row.paid}"
+
+
+def _servers(row: ServersNeeded) -> str | None:
+    """None: as many, whatever they cost."""
+    if row.servers_least == row.servers_most == row.servers:
+        return None
+    most = "more" if row.servers_most is None else str(row.servers_most)
+    return f"{row.servers_least} to {most}"
+
+
+def _delays(row: ServersNeeded) -> str | None:
+    if row.latency_least_us is None:
+        return None
+    most = "more" if row.latency_most_us is None else f"{row.latency_most_us:.3g}"
+    return f"{row.latency_least_us:.3g} to {most}"
 
 
 def _vnfs(hosted: HostedVnfs) -> str:

@@ -54,15 +54,21 @@ class ServersNeeded(Spec):
     is no placement, or none was met; `why_not` says which. `fewest`: one server less is refuted by
     a bound. `lcores_proven`: no placement on these servers uses fewer. `lcores_least`,
     `lcores_most`: proven at the costs' least, met at their most. `latency_us`: of the slowest
-    chain. `hosted`: by the simulated ground, of layouts that were all computed: nothing is proven
-    but that fewer servers are too few for these. `usd`: in all the hours of use, the less of what
-    buying and renting cost, as `paid` says; `usd_least`, `usd_most`: by the spread of the
-    description's figures. Watts are by the description's idle and busy watts, never measured."""
+    chain, between `latency_least_us` and `latency_most_us` by the costs' spread, in this very
+    layout; None: with costs at their most it does not carry the rate. `servers_least`: fewer are
+    too few with costs at their least; `servers_most`: so many do with costs at their most (None:
+    none were met). `hosted`: by the simulated ground, of layouts that were all computed: nothing is
+    proven but that fewer servers are too few for these. `usd`: in all the hours of use, the less of
+    what buying and renting cost, as `paid` says; `usd_least`, `usd_most`: of these servers, by the
+    spread of the description's prices, too. Watts are by the description's idle and busy watts,
+    never measured."""
 
     server: str
     factor: float
     rate_pps: float
     servers: int | None
+    servers_least: int | None = None
+    servers_most: int | None = None
     fewest: bool
     lcores: int | None
     lcores_proven: int | None
@@ -70,6 +76,8 @@ class ServersNeeded(Spec):
     lcores_most: int | None
     cores: int | None  # physical ones, that have these lcores
     latency_us: float | None
+    latency_least_us: float | None = None
+    latency_most_us: float | None = None
     usd: float | None
     usd_least: float | None = None
     usd_most: float | None = None
