@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import random
 import sys
+from collections import Counter
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -450,3 +453,48 @@ def test_predictions_are_held_to_every_goal(monkeypatch: pytest.MonkeyPatch) -> 
     assert verdicts(one(1.02), one(1.0, p99=-0.3)) == ["met", "met", "met", "met", "missed"]
     assert verdicts(one(1.02), one(2.0, behind=338.0)) == ["missed", "met", "met", "met", "met"]
     assert verdicts(one(2.0, behind=338.0))[1:] == ["not measured"] * 4
+
+
+@pytest.mark.parametrize(("ahead", "told"), [(1.0, True), (1.12, True), (1.03, False)])
+def test_layouts_are_measured_until_it_is_told_whether_the_choice_is_as_fast(
+    ahead: float, told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine whose starts scatter by 1 % and that slows down all the time, with one layout so
+    much faster than the choice, and the others far slower. Where it is 3 % faster the turns end
+    before it is told; what is slow is started once."""
+    load("draw", monkeypatch)
+    several = load("several", monkeypatch)
+    (tmp_path / "data").mkdir()
+    spec = several.draw_study(random.Random(1), 1, tmp_path / "data")
+    file = tmp_path / "one.yaml"
+    file.write_text(yaml.safe_dump(spec))
+    one = several.Measuring(file, 8, 0.2, 2, float("inf"), False)
+    assert len(several.layouts(3, [0, 1], True)) == 48
+    every = several.layouts(3, [0, 1], False)
+    assert len(every) == 27
+    names = [node["name"] for node in spec["chain"]]
+    choice, best = every[3].text(names), every[5].text(names)
+    draw, starts, pace = random.Random(2), Counter[str](), [1e7]
+
+    def carried(_self: object, _bench: object, name: str, _trials: int) -> float:
+        starts[name] += 1
+        pace[0] *= 0.999
+        faster = {choice: 1.0, best: ahead}.get(name, 0.5)
+        return pace[0] * faster * draw.gauss(1, 0.01)
+
+    def plan(self: Any, _bench: object, _say: object) -> None:
+        self._known |= {"choice": choice, "chosen": (every[3].cuts, every[3].lcores)}
+
+    monkeypatch.setattr(several.Measuring, "_carried", carried)
+    monkeypatch.setattr(several.Measuring, "_plan", plan)
+    monkeypatch.setattr(several.PlanRun, "bench", lambda _self: nullcontext(None))
+    assert one.done(print)
+    result = one.result()
+    assert (result["layouts"], result["in_turn"], result["choice"]) == (27, 2, choice)
+    assert result["over"] == pytest.approx(ahead, abs=0.03) and (result["open"] == 0) == told
+    slow = set(starts) - {choice, best}
+    assert len(slow) == 25 and all(starts[name] == 1 for name in slow)
+    assert (starts[best] == 1 + 8) == (not told)
+    again = several.Measuring(file, 8, 0.2, 2, float("inf"), False)
+    before = starts.total()
+    assert again.done(print) and starts.total() == before and again.result() == result

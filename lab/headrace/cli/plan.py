@@ -127,7 +127,7 @@ def _planned(doc: Document, asked: _Asked) -> list[ChainPlan]:
         _check_output(option, file, doc)
     cpus = _cpus(asked.lcores)
     wanted = goals.wanted(asked.aim, asked.rate, asked.slo)
-    run = _Run(doc, experiments, cpus, asked.repetitions, asked.seconds)
+    run = PlanRun(doc, experiments, cpus, asked.repetitions, asked.seconds)
     console = Terminal(stderr=True, highlight=False, soft_wrap=True)  # progress
 
     def say(text: str) -> None:
@@ -153,7 +153,7 @@ def _without_server(**given: object) -> None:
 
 
 @dataclass(frozen=True)
-class _Run:
+class PlanRun:
     doc: Document
     experiments: list[Experiment]
     cpus: list[int]

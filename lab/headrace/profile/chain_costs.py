@@ -67,7 +67,7 @@ def problem(
 ) -> Priced:
     """Costs of each function in every place, out of runs of the whole chain on the first and the
     last lcore, with its own parameters and traffic; for latency, with small bursts as well."""
-    ends, names = _ends(lcores), [node.name for node in experiment.nodes]
+    ends, names = unpriced(lcores), [node.name for node in experiment.nodes]
     layouts = pricing.layouts(len(names), lcores)
     halved = max(1, experiment.flows // 2)
     cases = {
@@ -173,8 +173,8 @@ def _pair(hop: Hop) -> str:
     return f"{hop.same:.1f} or {hop.apart:.1f}"
 
 
-def _ends(lcores: Sequence[int]) -> Problem:
-    """Where traffic is made and measured; nothing has a cost yet."""
+def unpriced(lcores: Sequence[int]) -> Problem:
+    """Says where traffic is made and measured; nothing has a cost yet."""
     return Problem((), Traffic(_FREE, _FREE, lcores[0], lcores[-1]), tuple(lcores), 0.0)
 
 
@@ -229,13 +229,13 @@ def near_and_far(
     bench: Bench, doc: Document, experiment: Experiment, lcores: Sequence[int]
 ) -> tuple[EnginePoint, EnginePoint]:
     """The only function of this experiment: it sends to the measuring lcore; it is there."""
-    near, far, _ = _cases(bench, doc, experiment, _ends(lcores), 0)
+    near, far, _ = _cases(bench, doc, experiment, unpriced(lcores), 0)
     return near.one, far.one
 
 
 def as_replicas(bench: Bench, doc: Document, experiment: Experiment) -> EnginePoint:
     """The only function of this experiment on both lcores."""
-    ends = _ends(bench.lcores)
+    ends = unpriced(bench.lcores)
     return deployed(bench, doc, experiment, ends, _neighbourhoods(ends.lcores)[2], [0])
 
 
@@ -243,7 +243,7 @@ def places(
     bench: Bench, doc: Document, experiment: Experiment, settings: Settings, lcores: Sequence[int]
 ) -> Places:
     """Costs at each place of the only function of this experiment, for its profile."""
-    ends = _ends(lcores)
+    ends = unpriced(lcores)
     three = _cases(bench, doc, experiment, ends, 0)
     rounds.measure(bench, three, _ROUNDS)
     near, far, spread = _costs(bench, ends, three)

@@ -11,7 +11,6 @@ from statistics import median
 from headrace.layout import cut_search, cuts
 from headrace.layout.cuts import Choice
 from headrace.layout.layout import Layout, Problem, throughput
-from headrace.profile import point as points
 from headrace.profile import race, rounds
 from headrace.profile.layout_point import deployed, told
 from headrace.profile.point import Bench
@@ -44,10 +43,7 @@ def tried(
     ready = {one: deployed(bench, doc, experiment, problem, one) for one in several}
 
     def start(one: Layout, _turn: int) -> float | None:
-        with points.running(bench, ready[one], "apart", wait=True) as up:
-            points.warm_up(up)
-            samples, same = rounds.settled_load(up, _TRIALS)
-        return median(s.throughput_pps for s in samples) if same else None
+        return rounds.carried(bench, ready[one], _TRIALS)
 
     until = bench.worked_s() + _SECONDS
     running = Race[Layout]({one: {} for one in several})

@@ -158,5 +158,14 @@ def _of_state(samples: Sequence[PointSample], bench: Bench) -> list[PointSample]
     return [one for one in samples if one.of_state(bench.lines)]
 
 
+def carried(bench: Bench, one: EnginePoint, trials: int) -> float | None:
+    """What one start carries, the slowest lcore setting the rate of all; None: with lcores
+    elsewhere than when costs were taken, all the time."""
+    with points.running(bench, one, "apart", wait=True) as up:
+        points.warm_up(up)
+        samples, same = settled_load(up, trials)
+    return median(s.throughput_pps for s in samples) if same else None
+
+
 def full_load(up: RunningPoint, count: int) -> list[PointSample]:
     return [points.sample(up, up.bench.seconds) for _ in range(count)]
