@@ -186,6 +186,7 @@ def test_a_machines_vnfs_are_placed_as_processes_are(tmp_path: Path) -> None:
         spec["deployment"]["execution"]["segments"]
     )
     assert "ground" not in spec
+    assert isinstance(machine.placeable, HostedPlaceable)
     [told] = machine.placeable.cautions
     assert told.endswith("links to machines were not measured, and cost here what processes' do.")
 
