@@ -158,6 +158,10 @@ def test_vnfs_on_a_nic_are_limited_by_its_switch_and_their_licences(
     is one VNF; two copies have a licence each. The functions are those that a run gives them."""
     more = "  network: sriov\n  lcores: {traffic: [0, 1]}\n"
     given = placeable(tmp_path, f"chains: 2{licence}", more=more, text=ON_NIC)
+    chain = given.problem().chains[0]
+    uses = dict(chain.doors[0].uses)
+    assert chain.switched == pytest.approx([1e7 * 672 / 2e9 * WHOLE] * 2, abs=1)
+    assert (chain.switch, uses[2]) == (2, 0)  # once for each VNF, and no more
     chosen = settled(given)
     assert carried(chosen.answer) == pytest.approx(pps, rel=2e-3)
     spec = chosen.spec(tmp_path / "round.yaml", describe(find_engine()))
