@@ -281,6 +281,25 @@ def test_a_move_that_nobody_lets_through_ends_soon(
             engine.call("move", segment="chain", buckets=[0], to=1, within_ms=0)
 
 
+def test_a_plan_without_a_new_replica_leaves_buckets_where_they_are(
+    start_engine: Callable[..., Engine], cpus: list[int]
+) -> None:
+    """Somebody gave the first replica more of them than the second. A plan that is about another
+    segment, or other CPUs, made them even again."""
+    plan = _counting(cpus)
+    two = _on(plan, [cpus[0], cpus[-1]])
+    with start_engine(plan) as engine:
+        answer = engine.call("plan", plan=two, within_ms=LONG_MS)
+        assert [one["buckets"] for one in answer["moves"]] == [BUCKETS // 2]
+        engine.call("move", segment="chain", buckets=list(range(100)), to=0, within_ms=LONG_MS)
+        owners = engine.call("buckets", segment="chain")["owners"]
+        assert BUCKETS // 2 < owners.count(0) < BUCKETS
+        turned = _on(plan, [cpus[-1], cpus[0]])
+        answer = engine.call("plan", plan=turned, within_ms=LONG_MS)
+        assert answer["moves"] == [] and "late" not in answer
+        assert engine.call("buckets", segment="chain")["owners"] == owners
+
+
 def _stands(engine: Engine) -> bool:
     before = engine.read()["links"]["gen"]["sent"]
     time.sleep(1)

@@ -253,6 +253,17 @@ static void count_buckets(const struct elastic *elastic, unsigned int *have)
 		have[atomic_load_explicit(&elastic->owners[b], memory_order_relaxed)]++;
 }
 
+bool elastic_lacks(const struct elastic *elastic, unsigned int running)
+{
+	unsigned int have[ELASTIC_REPLICAS_MAX] = {0};
+
+	count_buckets(elastic, have);
+	for (unsigned int i = 0; i < running; i++)
+		if (!have[i])
+			return true;
+	return false;
+}
+
 void elastic_spread(const struct elastic *elastic, unsigned int running, uint8_t to[PKT_BUCKETS])
 {
 	unsigned int have[ELASTIC_REPLICAS_MAX] = {0}, next = 0;

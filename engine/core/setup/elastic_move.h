@@ -37,5 +37,7 @@ void elastic_tell(struct engine *e, unsigned int nf);
 bool elastic_followed(const struct engine *e, const struct elastic *elastic);
 /* Packets that had to wait with who steers by it, in all; NULL: by whatever. */
 uint64_t elastic_waited(const struct engine *e, const struct elastic *elastic);
+/* One of the first `running` replicas has no bucket. */
+bool elastic_lacks(const struct elastic *elastic, unsigned int running);
 /* As many to each of the first `running` replicas, by as few moves as that takes. */
 void elastic_spread(const struct elastic *elastic, unsigned int running, uint8_t to[PKT_BUCKETS]);
