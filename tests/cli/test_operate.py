@@ -145,8 +145,6 @@ def test_chains_that_share_lcores_have_a_row_each(engine_binary: Path, tmp_path:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("ground: {simulated: {server: xeon-platinum-8168}}\n", "",
-         ["measure.operate.chains", "an engine of this machine has one chain", "--on"]),
         ("      core: {load", "      cor: {load", ["got edge, cor", "all of edge, core"]),
         ("workload: {flows: 4096}", "workload: {load: [[0, 1M], [2 s, 1M]]}",
          ["workload.load: beside measure.operate.chains"]),

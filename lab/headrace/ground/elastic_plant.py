@@ -43,7 +43,7 @@ _CLOSED_S = 0.004  # is waited for such a packet at most
 _FIRST_S = 1.0  # and for the first one
 _COUNTED_S = 0.1  # whose packets by bucket are told
 _ENDLESS = 1 << 53  # packets: the rate changes, and the time is what ends
-_LEAST_PPS = 1.0  # the engine has no pause between two packets that is longer
+LEAST_PPS = 1.0  # the engine has no pause between two packets that is longer
 Policy = Mapping[str, frozenset[str]]
 
 
@@ -189,7 +189,7 @@ class EnginePlant:
     _read_at: float = field(init=False)  # by this side's clock, of `_before`
     _first_at: float = field(init=False)  # the same of `_first`
     _start_tsc: int = field(init=False)
-    _charged: int = field(init=False)  # lcores, since the last look
+    _charged: float = field(init=False)  # lcores, since the last look
     _ended: bool = False
 
     def __post_init__(self) -> None:
@@ -197,25 +197,41 @@ class EnginePlant:
         self._shield.enter_context(of.engine.measuring())
         self._owners, packets = of.steered()
         self._packets = deque([(0.0, packets)])
-        self._charged = len(of.at)
+        self._charged = self._has()
         self._first = self._before = when_empty(of.engine)
         self._scheduled = of.engine.scheduled()
         self._first_at = self._read_at = time.monotonic()
         self._windows = SinkWindows(of, self._before.tsc_hz)
-        self._rate = self._due(0.0)
-        source = {"rate_pps": self._rate, "duration_s": self.seconds, "packets": _ENDLESS}
-        reply = of.engine.request("start", sources={of.way.source: source})
-        self._start_tsc = int(reply["start_tsc"])
-        if not self._windows.begin(self._start_tsc):
-            raise HeadraceError(f"{of.segment}: no packet came within {_FIRST_S:g} s of the start")
+        self._rate = self._next_rate(0.0, self._first)
+        self._start()
+
+    def _start(self) -> None:
+        self.began(int(self.of.engine.request("start", sources=self.source)["start_tsc"]))
+
+    @property
+    def source(self) -> dict[str, dict[str, float]]:
+        """What the source is told, by its name."""
+        told = {"rate_pps": self._rate, "duration_s": self.seconds, "packets": _ENDLESS}
+        return {self.of.way.source: told}
+
+    def began(self, start_tsc: int) -> None:
+        """Waits until the first packet has come. `start_tsc`: when the source was started."""
+        self._start_tsc = start_tsc
+        if not self._windows.begin(start_tsc):
+            segment = self.of.segment
+            raise HeadraceError(f"{segment}: no packet came within {_FIRST_S:g} s of the start")
 
     @property
     def seconds(self) -> float:
         return float(self.future.seconds[-1])
 
     def _due(self, at_s: float) -> float:
-        """The rate of the window that begins then."""
-        return max(_LEAST_PPS, self.future.mean(at_s, at_s + WINDOW_S))
+        """The load of the window that begins then."""
+        return max(LEAST_PPS, self.future.mean(at_s, at_s + WINDOW_S))
+
+    def _next_rate(self, at_s: float, now: EngineCounts) -> float:
+        """What the source is to send in that window."""
+        return self._due(at_s)
 
     @property
     def ended(self) -> bool:
@@ -236,14 +252,17 @@ class EnginePlant:
         at_s = (now.tsc - self._start_tsc) / hz
         self._ended = at_s >= self.seconds - WINDOW_S / 2
         if self._ended:
-            of.engine.request("stop")
-        elif (rate := self._due(at_s)) != self._rate:
+            self._stop()
+        elif (rate := self._next_rate(at_s, now)) != self._rate:
             self._rate = rate
             of.engine.request("set", link=of.way.source, rate_pps=rate)
         self._before = now
         self._owners, packets = of.steered()
         self._packets.append((at_s, packets))
         return self._telemetry(before, now)
+
+    def _stop(self) -> None:
+        self.of.engine.request("stop")
 
     def _begun(self, before: EngineCounts) -> float:
         """Seconds from the start to a reading, or to the start for the one before it."""
@@ -260,7 +279,7 @@ class EnginePlant:
         lost, by_policy = of.lost(books(before, now))
         dropped = sum(lost.values())
         self.core_seconds += self._charged * seconds
-        self._charged = len(of.at)
+        self._charged = self._has()
         return PlantTelemetry(
             begin_s=begin_s,
             seconds=seconds,
@@ -271,6 +290,10 @@ class EnginePlant:
             settled=True,
             **self._lcores(before, now, seconds),
         )
+
+    def _has(self) -> float:
+        """Lcores that it has at this moment."""
+        return len(self.of.at)
 
     def _lcores(self, before: EngineCounts, now: EngineCounts, seconds: float) -> dict[str, Any]:
         of, most = self.of, len(self.of.cpus)
@@ -284,12 +307,19 @@ class EnginePlant:
             was, has = (read.segments[of.segment][replica] for read in (before, now))
             done[lcore] = has.packets_in - was.packets_in
             queued[lcore] = waits.used_each[replica]
-            worked = _worked(before.workers[has.cpu], now.workers[has.cpu])
+            worked = self._worked(before.workers[has.cpu], now.workers[has.cpu], was, has)
             busy[lcore] = worked / now.tsc_hz / seconds
             burst[lcore] = max(1.0, done[lcore] / max(1, _full_polls(was, has)))
             on[lcore] = True
         work = {"done": done, "busy": busy, "burst": burst}
         return {"came": came, "queued": queued, "on": on, **work}
+
+    def _worked(
+        self, worker_was: WorkerCounts, worker: WorkerCounts, was: ReplicaCounts, has: ReplicaCounts
+    ) -> float:
+        """Cycles in which an lcore could not have taken more packets: it worked, or the kernel or a
+        hypervisor had its CPU."""
+        return taken(worker_was, worker)
 
     def packets(self) -> Numbers:
         now, last = self._packets[-1]
@@ -300,7 +330,7 @@ class EnginePlant:
 
     def act(self, wanted: Assignment) -> int:
         """What the engine could not do is said, and seen at the next look: buckets stay."""
-        self._charged, moved = max(len(self.of.at), len(wanted.lcores)), 0
+        self._charged, moved = max(self._has(), len(wanted.lcores)), 0
         try:
             moved += self.of.use(wanted.lcores)
             moved += self.of.move(wanted.owners)
@@ -333,9 +363,8 @@ class EnginePlant:
         )  # fmt: skip
 
 
-def _worked(was: WorkerCounts, now: WorkerCounts) -> int:
-    """Cycles in which an lcore could not have taken more packets: it worked, or the kernel or a
-    hypervisor had its CPU."""
+def taken(was: WorkerCounts, now: WorkerCounts) -> int:
+    """Cycles that an lcore was neither idle nor asleep."""
     idle = now.idle_cycles - was.idle_cycles + now.sleep_cycles - was.sleep_cycles
     return now.ref_cycles - was.ref_cycles - idle
 

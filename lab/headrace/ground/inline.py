@@ -56,6 +56,7 @@ from headrace.spec.study import Experiment, Study
 from headrace.spec.workload import Pcap
 
 if TYPE_CHECKING:
+    from headrace.ground.elastic_plant import ElasticEngine
     from headrace.ground.operable import Operable
 
 
@@ -177,16 +178,18 @@ class EnginePoint:
     @contextlib.contextmanager
     def deploy(self, site: Site) -> Iterator[DeployedEngine]:
         try:
-            direct = self.with_memory(site.engine, True)
-            floor = self.floors.of(
-                self.experiment, direct, site, lambda plan: self.alone(plan, site)
-            )
+            floor = self.floor(site)
             full = self.at_limit if site.at_limit else None
             point = self if full is None else replace(self, plan=full)
             with point.started(point.with_memory(site.engine), floor, site) as up:
                 yield up
         except EngineRefused as error:
             raise refusal(error.place, error.problem, self.experiment, self.doc) from None
+
+    def floor(self, site: Site) -> Floor | None:
+        """What the tester alone makes."""
+        direct = self.with_memory(site.engine, True)
+        return self.floors.of(self.experiment, direct, site, lambda plan: self.alone(plan, site))
 
     @contextlib.contextmanager
     def alone(self, plan: Plan, site: Site) -> Iterator[RunningEngine]:
@@ -325,9 +328,10 @@ class DeployedEngine(TrialsOnly):
     def looking(self) -> Looking | None:
         return EngineLook(self.engine, self.ways, self.plan)
 
-    def operable(self) -> Operable | None:
+    def elastic(self) -> ElasticEngine:
+        """Is its one elastic segment, which has its lcores as it was deployed."""
         # numpy: not for a start
-        from headrace.ground.elastic_engine import check_tells_each, operable_of
+        from headrace.ground.elastic_engine import check_tells_each
         from headrace.ground.elastic_plant import ElasticEngine
 
         point = self.point
@@ -337,7 +341,12 @@ class DeployedEngine(TrialsOnly):
             self.site.say, list(range(len(segment.cpus))),  # these are the first of its lcores
         )  # fmt: skip
         check_tells_each(elastic, point.description.engine)
-        return operable_of(elastic, point.experiment, point.doc, self.labels)
+        return elastic
+
+    def operable(self) -> Operable | None:
+        from headrace.ground.elastic_engine import operable_of
+
+        return operable_of(self.elastic(), self.point.experiment, self.point.doc, self.labels)
 
     def left_alone(self, seconds: float) -> float | None:
         with self.engine.measuring():

@@ -16,6 +16,8 @@ from headrace.record.identity import Origin
 
 Numbers = NDArray[np.float64]
 Integers = NDArray[np.int64]
+# Of what packets may take, that those inside an lcore take it when no more come of a source.
+HELD_PART = 0.5
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ from headrace.ground.engine_check import (
 from headrace.ground.floor import Floors
 from headrace.ground.hosted.ground import hosted_point
 from headrace.ground.inline import EnginePoint, inline_point
+from headrace.ground.shared_engine import EngineShared
+from headrace.ground.shared_points import with_shared
 from headrace.ground.wired.ground import memory_of, wired_point
 from headrace.ground.wired.there import Servers, Unreachable
 from headrace.host.tool import printable
@@ -59,8 +61,9 @@ class Chains:
             writes |= output_files([one.experiment], doc, one.description)
         boots = any(one.study.deployment.hosting.kind == "vm" for one in ready)
         here = [memory_asked(one) for one in ready if not one.study.servers]
+        together = list(with_shared(ready, EngineShared.of))
         return Checked(
-            ready, files, None if boots else _BOOT_S * len(ready),
+            together, files, None if boots else _BOOT_S * len(ready),
             memory=max(
                 here, key=lambda one: (one.hugepages is False, one.memory_mb), default=None
             ),

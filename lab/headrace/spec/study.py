@@ -321,11 +321,6 @@ class Study(Spec):
         if set(asked.chains) != set(self.chains):
             given, chains = ", ".join(asked.chains), ", ".join(self.chains)
             raise ValueError(f"{at}: got {given}; allowed: all of {chains}")
-        if self.ground is None or self.ground.simulated is None:
-            raise ValueError(
-                f"{at}: an engine of this machine has one chain; allowed: on a described server "
-                "(`ground: {simulated: {server: ...}}`, or --on SERVER)"
-            )
         return self
 
     def by_name(self) -> dict[str, tuple[Node, ...]]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from headrace.engine.place import Placement
 from headrace.ground.load_curve import load_of
 from headrace.ground.operable import (
+    HELD_PART,
     Assignment,
     Foresight,
     Numbers,
@@ -38,7 +39,6 @@ from headrace.spec.study import Experiment
 
 _COUNTED_S = 0.1  # packets of each bucket
 _SEEDS_APART = 1009  # of chains: further than repetitions are
-_HELD_PART = 0.5  # of what packets may take, that those inside an lcore take it when no more come
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def operable_of(
     wire = WIRE if deployment.wire == "auto" else deployment.wire
     outside = server.tester == "outside"
     room = server.ports[0].buffer_packets if outside else wire
-    held_s = _HELD_PART * asked.slo.p99 if asked.chains and asked.backpressure else None
+    held_s = HELD_PART * asked.slo.p99 if asked.chains and asked.backpressure else None
     work = StagedWork(stages, deployment.ring.size, held_s)
     return SimulatedOperable(
         model, future, offered, asked, experiment.frame.mean_bytes, room, labels, slower, work

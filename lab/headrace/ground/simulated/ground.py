@@ -24,6 +24,7 @@ from headrace.ground.engine_check import input_files
 from headrace.ground.hosted.arrangement import Arrangement, arrange, placement_of
 from headrace.ground.hosted.cpus import Cpu
 from headrace.ground.hosted.parts import NIC, topology
+from headrace.ground.shared_points import with_shared
 from headrace.ground.simulated.branches import Shares, edges_of
 from headrace.ground.simulated.costs import backwards, counted, priced
 from headrace.ground.simulated.elastic import AskedChain, SimulatedOperable, operable_of
@@ -34,7 +35,7 @@ from headrace.ground.simulated.priced_layout import PricedLayout
 from headrace.ground.simulated.queueing import delays_ns
 from headrace.ground.simulated.readings import AskedLoad, Expected
 from headrace.ground.simulated.refuse import check_covered, check_operated
-from headrace.ground.simulated.shared import with_shared
+from headrace.ground.simulated.shared import SimulatedShared
 from headrace.ground.simulated.simulated_trial import SimulatedTrial, observations
 from headrace.host.programs import find_engine
 from headrace.host.store import server_files
@@ -104,7 +105,7 @@ class SimulatedGround:
             )
             for one in experiments
         ]
-        points = list(with_shared(each))
+        points = list(with_shared(each, SimulatedShared.of))
         assert asked is not None
         files = {**input_files(experiments, doc, description), **server_files(doc, asked.server)}
         return Checked(points, files, 0.0, notes=(self._note(),), computed=points)
