@@ -90,7 +90,7 @@ fuzz_one() {
 	# These have more places than an input of theirs visits: weighing each of them takes longer than it does.
 	case $name in
 	# What they free is not kept long either, as each piece of memory that is kept costs its pages.
-	fuzz_fastpath | fuzz_checkpoint)
+	fuzz_fastpath | fuzz_checkpoint | fuzz_moves)
 		options=(-entropic=0 -max_len=256)
 		asan=quarantine_size_mb=16
 		;;
