@@ -8,16 +8,22 @@ import copy
 import itertools
 import os
 import random
+import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
+from scapy.layers.inet import IP, TCP
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+from scapy.utils import wrpcap
 
 from headrace.record.latency import decode
-from support.engine import Engine, EngineError, nf_imbalance
+from support.engine import Engine, EngineError, memory_engine, nf_imbalance
 from support.plans import beside_its_ends
 
 PACKETS, RATE_PPS, FLOWS, BUCKETS = 10_000, 8000, 1000, 256
@@ -262,6 +268,88 @@ def test_a_million_flows_change_segments(
         for _ in range(MANY_CHANGES):
             changes.one()
         _as_if_nothing_changed(changes, began, sources, 20, MANY)
+
+
+STREAMS = 500
+RULE = 'alert tcp any any -> any any (content:"half of it and the rest"; sid:1;)'
+WATCHED = {"dpi": {"rules": [RULE]}, "ids": {"rules": [RULE], "eve_file": "/dev/null"}}
+ROOM = {"flows": 2 * STREAMS, "streams": 2 * STREAMS}
+
+
+def _streams(capture: Path) -> Path:
+    """All streams begin, then each has the first half of the text, then each the second one."""
+    parts = ((b"", "S"), (b"half of it", "A"), (b" and the rest", "A"))
+    wrpcap(
+        str(capture),
+        [
+            Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
+            / IP(src=f"10.0.{i // 250}.{i % 250 + 1}", dst="198.18.0.1")
+            / TCP(sport=4000, dport=80, flags=flags, seq=1 + len(b"".join(before)) + (part > 0))
+            / Raw(text)
+            for part, (text, flags) in enumerate(parts)
+            for before in ([one for one, _ in parts[:part]],)
+            for i in range(STREAMS)
+        ],
+    )
+    return capture
+
+
+def _watching(capture: Path, cpus: list[int], cut: bool) -> dict[str, Any]:
+    """Both in one segment, or each in its own."""
+    wait = {"type": "ring", "params": {"size": 1024, "on_full": "wait", "spare": 1}}
+    params = {"pcap_file": str(capture), "pcap_timing": "load", "stamp": False}
+    to = {"dpi": "link:between" if cut else "ids", "ids": "drop"}
+    nodes = {name: {"forward": {"out": to[name]}} for name in WATCHED}
+    parts = [["dpi"], ["ids"]] if cut else [["dpi", "ids"]]
+    chain = [
+        {
+            "name": "-".join(part), "cpus": [cpus[-1]],
+            "inputs": [{"link": "wire" if "dpi" in part else "between", "to": part[0]}],
+            "nodes": {name: nodes[name] for name in part},
+        }
+        for part in parts
+    ]  # fmt: skip
+    ends = {"name": "ends", "cpus": [cpus[0]], "inputs": [{"link": "gen", "to": "link:wire"}]}
+    nfs = {name: {"type": name, "params": one | ROOM} for name, one in WATCHED.items()}
+    return {
+        "version": 1,
+        "engine": memory_engine(),
+        "links": {"gen": {"type": "source", "params": params}, "wire": wait, "between": wait},
+        "nfs": nfs,
+        "segments": [ends, *chain],
+    }
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+def test_streams_under_inspection_go_along(
+    start_engine: Callable[..., Engine], cpus: list[int], folder: Path
+) -> None:
+    """Each stream has half of a text before, and half of it behind a change: both functions see all
+    of it, in every stream, whatever segments they were in meanwhile."""
+    folder.chmod(0o755)  # the engine, a user of its own by then, looks at the file with each plan
+    capture = _streams(folder / "streams.pcap")
+    one, two = (_watching(capture, cpus, cut) for cut in (False, True))
+    two["engine"] = one["engine"]
+    with start_engine(one) as engine:
+        source = {"rate_pps": 1000, "packets": 3 * STREAMS}
+        engine.call("start", sources={"gen": source})
+        changes = 0
+        while engine.read()["links"]["gen"]["state"] != "done":
+            answer = engine.call("plan", plan=one if changes % 2 else two, within_ms=LONG_MS)
+            assert answer["partition"]["functions"] == 2
+            changes += 1
+        reading = engine.settle(3 * STREAMS)
+        hits = [
+            engine.call("update", nf=name, op={"show": "rules"})["reply"]["rules"][0]["hits"]
+            for name in WATCHED
+        ]
+    assert hits == [STREAMS, STREAMS] and changes > 10
+    assert not any(nf_imbalance(reading).values())
 
 
 def test_what_cannot_be_is_named(start_engine: Callable[..., Engine], cpus: list[int]) -> None:
