@@ -64,7 +64,7 @@ class Trial(Measurement):
     started_at: str  # ISO 8601, UTC
     intended_duration_s: NonNegativeFloat
     line_cycles: NonNegativeFloat | None = None  # TSC cycles of a line that another lcore wrote, in
-    # the state of the machine that most of its slices, or looks, are of; None: not measured
+    # the state of the machine that most of its slices are of; None: not measured
     line_share: float | None = Field(default=None, ge=0, le=1)  # of its slices, those in that state
 
 
