@@ -147,11 +147,12 @@ def _main() -> NoReturn:
     except BrokenPipeError:
         sys.exit(EXIT_FAILURE)
     except OSError as error:
-        if error.errno not in _DISK:
+        shut = error.errno == errno.EACCES and error.filename
+        if error.errno not in _DISK and not shut:
             raise
         where = f"{error.filename}: " if error.filename else ""
         print(f"headrace: {where}{os.strerror(error.errno or 0)}", file=sys.stderr)
-        sys.exit(EXIT_FAILURE)
+        sys.exit(EXIT_BAD_INPUT if shut else EXIT_FAILURE)
     except Exception:
         if interrupts.received:  # DuckDB, for one, makes an error of its own of an interrupt
             sys.exit(EXIT_INTERRUPTED)

@@ -123,6 +123,22 @@ def test_a_check_needs_none_of_what_measures(module: str) -> None:
     assert (done.stdout, done.stderr) == ("set()\n", "")
 
 
+def test_a_folder_that_nobody_may_enter_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Python tells whether a file is there by an error where it may not look."""
+
+    def build(_names: list[str]) -> typer.Typer:
+        raise PermissionError(13, "Permission denied", "/root/mine.yaml")
+
+    monkeypatch.setattr(cli, "build", build)
+    monkeypatch.setattr(sys, "argv", ["headrace", "run", "/root/mine.yaml"])
+    with pytest.raises(SystemExit) as ended:
+        cli._main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "headrace: /root/mine.yaml: Permission denied\n"
+
+
 @pytest.mark.parametrize("where", ["__main__.notice", "cli.importlib.import_module"])
 def test_an_interrupt_while_it_starts(where: str) -> None:
     """Ctrl-C before and while a command's libraries are loaded."""
