@@ -89,8 +89,7 @@ static __rte_always_inline uint16_t poll_inlet(struct replica *r, struct inlet *
 	}
 	/*
 	 * Decided before there are packets: a branch that had to wait for them would let the processor run
-	 * ahead on the usual path, where headers are prefetched. Not in timed polls, whose cycles are the
-	 * functions' own.
+	 * ahead on the usual path, where headers are prefetched. Not in timed polls: they time functions.
 	 */
 	locate = !t && r->locate_left <= 0;
 	n = atomic_load_explicit(&in->rx, memory_order_acquire)(&in->q, pkts, r->burst);
@@ -109,7 +108,7 @@ static __rte_always_inline uint16_t poll_inlet(struct replica *r, struct inlet *
 	if (unlikely(in->marks_reverse))
 		for (uint16_t i = 0; i < n; i++)
 			pkts[i]->ol_flags |= PKT_REVERSE;
-	/* Of a poll whose one part was interrupted the other is no sample either: both are of the same packets. */
+	/* Where one part was interrupted the other is no sample either: both are of the same packets. */
 	if (part_ends(r, t, &headers, n) && whole) {
 		in->count.cycles += link + headers;
 		in->count.headers_cycles += headers;

@@ -106,7 +106,8 @@ def test_as_much_as_could_be_is_one_load() -> None:
     """The sources offer each engine what they can beside it; other loads are asked for."""
 
     def trial(phase: str, load_pps: float) -> Trial:
-        return Trial.model_construct(phase=phase, load_pps=load_pps, repetition=2)
+        given: Any = {"phase": phase, "load_pps": load_pps, "repetition": 2}
+        return Trial.model_construct(**given)
 
     assert _asked(trial("max", 14.8e6)) == _asked(trial("max", 23.1e6))
     assert _asked(trial("fixed", 1e6)) != _asked(trial("fixed", 2e6))
