@@ -45,7 +45,8 @@ static const char plan_text[] =
 	"\"outward\":{\"type\":\"fed\"},\"left\":{\"type\":\"fed\"},"
 	"\"wire\":{\"type\":\"ring\",\"params\":{\"size\":64,\"on_full\":\"wait\"}},"
 	"\"away\":{\"type\":\"ring\",\"params\":{\"size\":64,\"on_full\":\"wait\"}}},"
-	"\"nfs\":{\"nat\":{\"type\":\"nat\",\"params\":{\"pool\":[\"192.0.2.1\"],\"seed\":1,\"sessions\":4096}},"
+	"\"nfs\":{\"nat\":{\"type\":\"nat\","
+	"\"params\":{\"pool\":[\"192.0.2.1\"],\"seed\":1,\"sessions\":4096}},"
 	"\"mon\":{\"type\":\"monitor\",\"params\":{\"flows\":4096}}},\"segments\":["
 	"{\"name\":\"source\",\"cpus\":[0],\"inputs\":[{\"link\":\"outward\",\"to\":\"link:wire\"}]},"
 	"{\"name\":\"chain\",\"cpus\":[0,0,0],\"elastic\":4,\"inputs\":[{\"link\":\"wire\",\"to\":\"nat\"}],"
@@ -153,7 +154,8 @@ static void begin(void)
 	slicer_begin(&e.workers[0].slicer, &e.workers[0].clock, &e.workers[0].beacon, NULL,
 		     e.workers[0].replicas, e.workers[0].n_replicas);
 	for (unsigned int i = 0; i < FLOWS; i++) {
-		struct craft c = {.proto = IPPROTO_UDP, .sport = (uint16_t)(1000 + i), .dport = 53, .payload = 22};
+		uint16_t sport = (uint16_t)(1000 + i);
+		struct craft c = {.proto = IPPROTO_UDP, .sport = sport, .dport = 53, .payload = 22};
 		uint8_t frame[CRAFT_MAX];
 
 		craft_addrs(&c, "10.0.0.1", "198.18.0.1");
