@@ -184,8 +184,8 @@ static int spread(struct engine *e, const struct plan *next, bool fewer, unsigne
 		uint8_t to[PKT_BUCKETS];
 		int rc;
 
-		/* Before the pause, those that will rest lose theirs; after it, new ones are given some. Where
-		 * none is new, buckets lie as somebody has moved them. */
+		/* Before the pause, those that will rest lose theirs; after it, new ones are given some.
+		 * Where none is new, buckets lie as somebody has moved them. */
 		if (!e->elastic[i] || (fewer ? n >= was : !elastic_lacks(e->elastic[i], n)))
 			continue;
 		elastic_spread(e->elastic[i], n, to);
