@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from headrace.engine.place import usable_cpus
 from headrace.host.programs import shipped
@@ -133,6 +134,44 @@ def test_segments_of_a_chain_in_one_engine_are_where_it_says(
     for engine in answer["engines"]:
         assert sorted(one["cpu"] for one in engine["threads"]) == engine["lcores"]
         assert all(one["allowed"] == [one["cpu"]] for one in engine["threads"])
+
+
+@pytest.mark.skipif(len(usable_cpus()) < 2, reason="needs two lcores")
+def test_replicas_of_a_plan_have_the_parts_of_its_table(
+    engine_binary: Path, tmp_path: Path
+) -> None:
+    """A chain in the tester's engine as it was planned for a server with the lcores that there are:
+    its queues' lcores have its replicas, and each gets the packets of its part of the table, here
+    by the writer's."""
+    reference = (shipped("servers") / "reference.yaml").read_text()
+    cores = f"cores_per_socket: {max(usable_cpus()) + 1}"
+    (tmp_path / "here.yaml").write_text(reference.replace("cores_per_socket: 2", cores))
+    inline = SPEC.replace("hosting: {kind: process}, ", "").replace("flows: 60", "flows: 4096")
+    (tmp_path / "spec.yaml").write_text(inline)
+    done = headrace(
+        "plan", "spec.yaml", "--server", "here.yaml", "--within", "2", "--out", "placed.yaml",
+        "--json", folder=tmp_path, engine=engine_binary,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    [chain] = json.loads(done.stdout)["chains"]
+    assert len(chain["queues"]) > 1 and sum(chain["buckets"]) == 128
+    placed = yaml.safe_load((tmp_path / "placed.yaml").read_text())
+    [group] = placed.pop("groups").values()
+    del placed["ground"]
+    (tmp_path / "real.yaml").write_text(yaml.safe_dump({**placed, **group["spec"]}))
+    done = headrace(
+        "hosting", "where", "real.yaml", "--rate", "20000", "--json",
+        folder=tmp_path, engine=engine_binary,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    planned = [set(part["cpus"]) for part in chain["segments"]]
+    parts = [one for one in answer["engines"] if one["packets"]]
+    assert [set(one["lcores"]) for one in parts] == planned
+    got = {int(cpu): packets for cpu, packets in parts[0]["packets"].items()}
+    assert set(got) == set(chain["queues"])
+    for cpu, buckets in zip(chain["queues"], chain["buckets"], strict=True):
+        assert got[cpu] / sum(got.values()) == pytest.approx(buckets / 128, abs=0.04)
 
 
 def _workers(parent: int, lcores: set[int]) -> list[int]:

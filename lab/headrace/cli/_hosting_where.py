@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -33,6 +34,7 @@ from headrace.host.stopwatch import Stopwatch
 from headrace.measure.progress import waiting_for
 from headrace.report.server import cpus_text
 from headrace.spec.study import load_study
+from headrace.spec.workload import Packets
 
 _SETTLE_S = 1.0  # queues fill, and the scheduler has its say
 
@@ -83,7 +85,33 @@ def _places(up: DeployedEngine) -> list[Whereabouts]:
         return up.places()
     if up.engine.pid is None:
         raise HeadraceError("hosting where looks at this machine; the chain's engine is elsewhere")
-    return segments_places(up.engine.pid, {one.name: one.cpus for one in up.point.segments})
+    one = up.point
+    places = segments_places(up.engine.pid, {part.name: part.cpus for part in one.segments})
+    counted = up.engine.read().segments
+    got = {
+        segment.name: {replica.cpu: replica.packets_in for replica in counted[segment.name]}
+        for segment in one.placement.segments
+    }
+    most = max((sum(each.values()) for each in got.values()), default=0)
+    return [
+        place.model_copy(
+            update={"packets": got[place.name], "flows": _flows(one, got[place.name], most)}
+        )
+        if place.name in got
+        else place
+        for place in places
+    ]
+
+
+def _flows(one: EnginePoint, got: Mapping[int, int], most: int) -> int | None:
+    """How many there are in a segment, by its part of the packets; None: where one has more packets
+    than another, or replicas are to have other parts than equal ones."""
+    workload = one.experiment.workload
+    if not isinstance(workload, Packets) or workload.tuples_file is not None:
+        return None
+    if workload.flows.order == "zipf" or one.experiment.execution.elastic is not None:
+        return None
+    return max(1, one.experiment.flows * sum(got.values()) // max(1, most))
 
 
 def _nic_node(one: EnginePoint) -> int:
@@ -113,7 +141,7 @@ def _show(one: EnginePoint, places: list[Whereabouts], console: Console) -> None
     console.print(f"placement {_placement(one)}, NIC on node {_nic_node(one)}", markup=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
     first = "engine" if isinstance(one, HostedPoint) else "segment"
-    for column in (first, "placed on", "workers may run on", "last ran on", "memory"):
+    for column in (first, "placed on", "workers may run on", "last ran on", "packets", "memory"):
         table.add_column(column)
     for engine in places:
         workers = engine.workers
@@ -122,6 +150,13 @@ def _show(one: EnginePoint, places: list[Whereabouts], console: Console) -> None
             cpus_text(engine.lcores),
             "; ".join(dict.fromkeys(cpus_text(t.allowed) for t in workers)),
             "; ".join(f"{t.cpu} (node {t.node})" for t in workers),
+            _parts(engine),
             ", ".join(f"{size(kb << 10)} on node {n}" for n, kb in sorted(engine.kb.items())),
         )
     console.print(table, markup=False)
+
+
+def _parts(engine: Whereabouts) -> str:
+    """Which part of them each replica got."""
+    total = sum(engine.packets.values()) or 1
+    return "; ".join(f"{cpu}: {got / total:.0%}" for cpu, got in sorted(engine.packets.items()))

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a hosted chain really is: the CPUs of its threads, the NUMA nodes of its pages.
+"""Where a chain really is: the CPUs of its threads, the NUMA nodes of its pages, its packets.
 
 What a placement asks for and what the kernel did may differ; /proc tells (sched_getaffinity(2),
-field 39 of /proc/PID/stat, /proc/PID/numa_maps).
+field 39 of /proc/PID/stat, /proc/PID/numa_maps), and counters which replica got which packets.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,6 +32,9 @@ _PACKETS = re.compile(r"file=(/memfd:nohuge|/memfd:seg_\d|\S*/rtemap_)")
 _GUESTS = re.compile(r"file=/memfd:memory-backend")  # QEMU's, which the host's engine maps, too
 # QEMU's threads of vCPUs, and the kernel's that move their packets.
 MACHINE = re.compile(rf"CPU \d+/(?:KVM|TCG)|{VHOST}")
+# Standard errors that a replica's part of the packets may be off by the flows that chance gave it:
+# one of 1.7 million is further off.
+_CHANCE = 5.0
 LOCAL_LEAST = 0.9  # a few pages were touched before a thread was where it is
 WHERE_FILE = "where.json"  # among a bundle's samples
 
@@ -61,6 +65,8 @@ class Whereabouts(Record):
     asked_kb: int | None = None  # and how much of it; None: nearly all
     vhost: bool = False  # the kernel was to move its packets
     segment: bool = False  # of an engine with several: a worker of its own on each lcore
+    packets: dict[int, int] = Field(default_factory=dict)  # lcore -> that its replica got meanwhile
+    flows: int | None = None  # that these are of, one as likely as another
 
     @property
     def workers(self) -> tuple[EngineThread, ...]:
@@ -98,7 +104,21 @@ class Whereabouts(Record):
             )
         if self.vhost and not any(re.match(VHOST, one.name) for one in self.threads):
             wrong.append(f"{self.name}: has no thread of vhost-net")
-        return [*wrong, *self._pages_astray()]
+        return [*wrong, *self._pages_astray(), *self._parts_astray()]
+
+    def _parts_astray(self) -> list[str]:
+        """Each replica has an equal part of what writers steer by."""
+        total, replicas = sum(self.packets.values()), len(self.packets)
+        if self.flows is None or replicas < 2 or not total:
+            return []
+        due = 1 / replicas
+        chance = _CHANCE * math.sqrt(due * (1 - due) / min(self.flows, total))
+        return [
+            f"{self.name}: lcore {cpu} got {got / total:.0%} of the packets, where {due:.0%} are "
+            f"its part (by {min(self.flows, total)} flows {chance:.0%} more or less)"
+            for cpu, got in sorted(self.packets.items())
+            if abs(got / total - due) > chance
+        ]
 
     def _pages_astray(self) -> list[str]:
         asked = self.asked_page_kb

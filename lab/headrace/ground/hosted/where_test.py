@@ -161,3 +161,21 @@ def test_threads_of_vhost_net_are_the_kernels(tmp_path: Path) -> None:
     assert machine.model_copy(update={"threads": threads}).astray() == [
         "vm: vhost-42 may run on [0, 1]"
     ]
+
+
+def test_a_replica_that_has_more_packets_than_chance_gives_it_is_told() -> None:
+    """A half of 2500 flows has a standard error of 1 %, and five of those are no chance."""
+    chain = Whereabouts(
+        name="chain", lcores=(0, 1), threads=(), kb={}, packets={0: 5490, 1: 4510}, flows=2500
+    )
+    told = chain.model_copy(update={"packets": {0: 5540, 1: 4460}})
+    assert not chain._parts_astray()
+    assert told._parts_astray() == [
+        f"chain: lcore {cpu} got {part}% of the packets, where 50% are its part (by 2500 flows 5% "
+        "more or less)"
+        for cpu, part in ((0, 55), (1, 45))
+    ]
+    assert told._parts_astray()[0] in told.astray()
+    assert not told.model_copy(update={"flows": None})._parts_astray()
+    few = told.model_copy(update={"packets": {0: 60, 1: 40}})  # so many packets have no more flows
+    assert not few._parts_astray()
