@@ -99,8 +99,9 @@ def keep_unpredicted(study: str, why: dict[str, str]) -> None:
     rows = kept.setdefault(study, {})[PREDICTED] = {}
     for name, claim in claims_of(study).items():
         never = [need.never for need in claim.needs if need.never]
-        named = [text for point, text in why.items() if names_point(claim.query, point)]
-        reason = (never or named or list(why.values()))[0]
+        own = [text for point, text in why.items() if f"'{point}'" in claim.query]
+        alike = [text for point, text in why.items() if names_point(claim.query, point)]
+        reason = (never or own or alike or list(why.values()))[0]
         answer = f"It {reason}." if never else f"No row answers it, as each point {reason}."
         rows[name] = {"value": "nothing", "verdict": NOT_COMPARABLE, "why": answer,
                       "on": SERVERS[study]}  # fmt: skip
