@@ -44,6 +44,30 @@ static uint64_t all(const struct lcore *l)
 	return l->a.ops + l->b.ops + l->clock.idle + l->clock.pauses;
 }
 
+/* An lcore that was kept from working for long, and the one that a replica goes to within a trial. */
+static void test_looks_of_one_lcore(void **state)
+{
+	struct busy_window window = {0};
+	struct busy_clock had = {.pauses = 5000}, has = {.pauses = 70};
+	struct busy b = {.ops = 100};
+
+	(void)state;
+	atomic_store(&window.start, 1000);
+	atomic_store(&window.end, 9000);
+	busy_look(&b, &had, &window, 2000);
+	had.pauses = 5400;
+	busy_look(&b, &had, &window, 3000);
+	assert_int_equal(b.within.last_pauses - b.within.first_pauses, 400);
+	assert_int_equal(b.within.last_tsc - b.within.first_tsc, 1000);
+	busy_look(&b, &has, &window, 4000);
+	has.pauses = 90;
+	b.ops = 300;
+	busy_look(&b, &has, &window, 6000);
+	assert_int_equal(b.within.last_pauses - b.within.first_pauses, 20);
+	assert_int_equal(b.within.last_ops - b.within.first_ops, 200);
+	assert_int_equal(b.within.last_tsc - b.within.first_tsc, 2000);
+}
+
 static void test_partial_load(void **state)
 {
 	struct lcore l = fresh(500);
@@ -291,7 +315,7 @@ int main(void)
 		cmocka_unit_test(test_pool),
 		cmocka_unit_test(test_kept), cmocka_unit_test(test_pauses),
 		cmocka_unit_test(test_gaps), cmocka_unit_test(test_measured),
-		cmocka_unit_test(test_looks_into_a_pause),
+		cmocka_unit_test(test_looks_into_a_pause), cmocka_unit_test(test_looks_of_one_lcore),
 		cmocka_unit_test(test_looks_into_long_turns), cmocka_unit_test(test_looks_into_sleep),
 		cmocka_unit_test(test_slower_for_good), cmocka_unit_test(test_line),
 	};

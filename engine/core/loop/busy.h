@@ -66,6 +66,7 @@ struct busy_window {
 /* What was counted at the first and at the last look within it, some hundredths of a second from its ends. */
 struct busy_within {
 	uint64_t window; /* its start: whose looks these are */
+	const struct busy_clock *clock; /* the lcore's whose pauses these are: a replica may go to another */
 	uint64_t first_tsc, first_ops, first_pauses;
 	uint64_t last_tsc, last_ops, last_pauses;
 };
@@ -259,9 +260,10 @@ static inline void busy_look(struct busy *b, const struct busy_clock *c, struct 
 	in->last_tsc = now;
 	in->last_ops = b->ops;
 	in->last_pauses = c->pauses;
-	if (in->window == start)
+	if (in->window == start && in->clock == c)
 		return;
 	in->window = start;
+	in->clock = c;
 	in->first_tsc = in->last_tsc;
 	in->first_ops = in->last_ops;
 	in->first_pauses = in->last_pauses;
