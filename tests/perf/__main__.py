@@ -44,8 +44,8 @@ GOALS = {"io": 1.1, "mac": 1.1, "chain": 120.0, "source": 45.0, "sink": 30.0, "f
          "watched": 1.005, "watched CPU": 0.005,
          "hostile VNF": 1.02, "hostile peer": 1.1, "hostile meanwhile": 2.2, "sweep": 10.0,
          "rights": 1.01}  # fmt: skip
-ADDED = "added"
-WHERE = ("an lcore each", "one lcore", "the source its input", ADDED)  # parts of `busy`
+ADDED, OTHERS = "added", "other cycles"
+WHERE = ("an lcore each", "one lcore", "the source its input", ADDED, OTHERS)  # parts of `busy`
 BENCH_NF = BINARY.with_name("headrace-bench-nf")
 BENCH_CHAIN = BINARY.with_name("headrace-bench-chain")
 DEVICES = {
@@ -236,6 +236,11 @@ class Bench:
             for cycles, over in busy.added(BINARY, self.folder, self.cpus[0], burst):
                 name = f"{cycles} cycles in bursts of {burst}"
                 self.row(f"added over known, {name}", over, "x")
+
+        others = busy.beside_others(BINARY, self.folder, self.cpus) if OTHERS in self.where else []
+        for cycles, load, over_rest in others:
+            if over_rest is not None:
+                self.row(f"over other cycles, {cycles} cycles at {load:.0%}", over_rest, "x")
 
     def neighbour(self) -> None:
         """Capacity beside a process that takes 30 % of an lcore in bursts."""

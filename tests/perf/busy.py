@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -23,6 +23,8 @@ LOADS = (0.1, 0.3, 0.5, 0.7, 0.9)
 WINDOWS = 5
 WINDOW_S = 0.2
 WARM_S = 0.2
+OTHERS = (0.7, 1.3, 1.7)  # times the cycles of a function
+_USED_MOST = 0.85  # of an lcore
 _FASTER = (8e6, 16e6, 24e6, 32e6)  # packets/s, at which turns find from a few packets to 32
 
 
@@ -158,6 +160,49 @@ def shares(
         )
         left = tuple(w.ops / w.beside_idle(idle_turns[cycles]) for w in windows)
         rows.append((cycles, load, printed, Sample(over), Sample(left)))
+    return rows
+
+
+def over_others(
+    own: Sequence[Window], cycles: int, others: Mapping[int, Sequence[Window]]
+) -> Sample | None:
+    """OPS over what is known of it: the function's cycles, and the rest of what a packet costs, by
+    functions of other cycles (`others`) at the same rate, less what these are known to take. None:
+    they leave too little of the lcore, where polls find more at a time, and a packet costs less."""
+    rest = [
+        median(w.ops / w.packets for w in windows) - each
+        for each, windows in others.items()
+        if _used(windows) < _USED_MOST
+    ]
+    if not rest or _used(own) >= _USED_MOST:
+        return None
+    return Sample(tuple(w.ops / (w.packets * (cycles + median(rest))) for w in own))
+
+
+def _used(windows: Sequence[Window]) -> float:
+    return median(w.ops / w.span for w in windows)
+
+
+def beside_others(
+    binary: Path, folder: Path, cpus: tuple[int, int]
+) -> list[tuple[int, float, Sample | None]]:
+    """The same by cycles of the function and load, as of `shares`."""
+    rows: list[tuple[int, float, Sample | None]] = []
+    for cycles in CYCLES:
+        seen: dict[int, list[list[Window]]] = {}
+        rates: list[float] = []
+        for each in (cycles, *(round(times * cycles) for times in OTHERS)):
+            with Engine(binary, plan(each, cpus), folder) as engine:
+                shield(engine.process.pid)
+                if not rates:
+                    peak = _peak(engine, float(engine.call("info")["tsc_hz"]))
+                    rates = [load * peak for load in LOADS]
+                seen[each] = [_windows(engine, rate) for rate in rates]
+        own = seen.pop(cycles)
+        rows += [
+            (cycles, load, over_others(own[i], cycles, {c: s[i] for c, s in seen.items()}))
+            for i, load in enumerate(LOADS)
+        ]
     return rows
 
 
