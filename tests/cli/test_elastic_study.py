@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.record.bundle import Bundle
-from support.lab import headrace
+from support.lab import headrace, refused_in_a_line
 
 pytestmark = pytest.mark.beside
 
@@ -86,8 +86,4 @@ def test_what_cannot_be_elastic_is_refused_in_a_line(
     engine_binary: Path, tmp_path: Path, old: str, new: str, words: list[str]
 ) -> None:
     (tmp_path / "s.yaml").write_text(STUDY.replace(old, new, 1))
-    done = headrace("run", "--check", "s.yaml", folder=tmp_path, engine=engine_binary)
-    assert done.returncode == 2, done.stdout
-    assert done.stderr.startswith("headrace: s.yaml") and done.stderr.count("\n") == 1
-    for word in words:
-        assert word in done.stderr
+    refused_in_a_line(tmp_path / "s.yaml", words, engine_binary)

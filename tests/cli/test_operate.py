@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.record.operate import operate_logs
-from support.lab import headrace
+from support.lab import headrace, refused_in_a_line
 
 pytestmark = pytest.mark.parallel
 
@@ -90,11 +90,7 @@ def test_what_cannot_be_operated_is_refused_in_a_line(
     engine_binary: Path, tmp_path: Path, old: str, new: str, words: list[str]
 ) -> None:
     study(tmp_path, old, new)
-    done = headrace("run", "--check", "s.yaml", folder=tmp_path, engine=engine_binary)
-    assert done.returncode == 2, done.stdout
-    assert done.stderr.startswith("headrace: s.yaml") and done.stderr.count("\n") == 1
-    for word in words:
-        assert word in done.stderr
+    refused_in_a_line(tmp_path / "s.yaml", words, engine_binary)
 
 
 SHARED = """
@@ -163,11 +159,7 @@ def test_chains_that_cannot_share_lcores_are_refused_in_a_line(
     engine_binary: Path, tmp_path: Path, old: str, new: str, words: list[str]
 ) -> None:
     study(tmp_path, old, new, SHARED)
-    done = headrace("run", "--check", "s.yaml", folder=tmp_path, engine=engine_binary)
-    assert done.returncode == 2, done.stdout
-    assert done.stderr.startswith("headrace: s.yaml") and done.stderr.count("\n") == 1
-    for word in words:
-        assert word in done.stderr
+    refused_in_a_line(tmp_path / "s.yaml", words, engine_binary)
 
 
 @pytest.mark.parametrize(

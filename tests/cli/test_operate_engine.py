@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headrace.record.operate import operate_logs
-from support.lab import headrace
+from support.lab import headrace, refused_in_a_line
 
 STUDY = """
 name: grows
@@ -135,11 +135,7 @@ def test_chains_that_cannot_share_an_engine_are_refused_in_a_line(
 ) -> None:
     assert old in SHARED
     (tmp_path / "s.yaml").write_text(SHARED.replace(old, new, 1))
-    done = headrace("run", "--check", "s.yaml", folder=tmp_path, engine=engine_binary)
-    assert done.returncode == 2, done.stdout
-    assert done.stderr.startswith("headrace: s.yaml") and done.stderr.count("\n") == 1
-    for word in words:
-        assert word in done.stderr
+    refused_in_a_line(tmp_path / "s.yaml", words, engine_binary)
 
 
 @pytest.mark.parallel
@@ -160,8 +156,4 @@ def test_what_cannot_be_operated_is_said_in_a_line(
 ) -> None:
     assert old in STUDY
     (tmp_path / "s.yaml").write_text(STUDY.replace(old, new, 1))
-    done = headrace("run", "--check", "s.yaml", folder=tmp_path, engine=engine_binary)
-    assert done.returncode == 2, done.stdout
-    assert done.stderr.startswith("headrace: s.yaml") and done.stderr.count("\n") == 1
-    for word in words:
-        assert word in done.stderr
+    refused_in_a_line(tmp_path / "s.yaml", words, engine_binary)

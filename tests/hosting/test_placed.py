@@ -49,21 +49,25 @@ def test_the_same_spec_is_predicted_for_the_server(engine_binary: Path, tmp_path
     assert "1 × 1 VNF (rtc) at 1:1" in done.stdout
 
 
-@pytest.fixture
-def planned(engine_binary: Path, tmp_path: Path) -> dict[str, Any]:
-    """What the plan says of the chain, on a server described as having the lcores that there are;
+def plan_here(text: str, engine: Path, folder: Path) -> dict[str, Any]:
+    """What the plan says of a chain, on a server described as having the lcores that there are;
     `placed.yaml` is the spec that it wrote."""
     reference = (shipped("servers") / "reference.yaml").read_text()
     cores = f"cores_per_socket: {max(usable_cpus()) + 1}"
-    (tmp_path / "here.yaml").write_text(reference.replace("cores_per_socket: 2", cores))
-    (tmp_path / "spec.yaml").write_text(SPEC)
+    (folder / "here.yaml").write_text(reference.replace("cores_per_socket: 2", cores))
+    (folder / "spec.yaml").write_text(text)
     done = headrace(
         "plan", "spec.yaml", "--server", "here.yaml", "--within", "2", "--out", "placed.yaml",
-        "--json", folder=tmp_path, engine=engine_binary,
+        "--json", folder=folder, engine=engine,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
+
+
+@pytest.fixture
+def planned(engine_binary: Path, tmp_path: Path) -> dict[str, Any]:
+    return plan_here(SPEC, engine_binary, tmp_path)
 
 
 def test_threads_and_memory_are_where_the_plan_says(
@@ -143,17 +147,8 @@ def test_replicas_of_a_plan_have_the_parts_of_its_table(
     """A chain in the tester's engine as it was planned for a server with the lcores that there are:
     its queues' lcores have its replicas, and each gets the packets of its part of the table, here
     by the writer's."""
-    reference = (shipped("servers") / "reference.yaml").read_text()
-    cores = f"cores_per_socket: {max(usable_cpus()) + 1}"
-    (tmp_path / "here.yaml").write_text(reference.replace("cores_per_socket: 2", cores))
     inline = SPEC.replace("hosting: {kind: process}, ", "").replace("flows: 60", "flows: 4096")
-    (tmp_path / "spec.yaml").write_text(inline)
-    done = headrace(
-        "plan", "spec.yaml", "--server", "here.yaml", "--within", "2", "--out", "placed.yaml",
-        "--json", folder=tmp_path, engine=engine_binary,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    [chain] = json.loads(done.stdout)["chains"]
+    [chain] = plan_here(inline, engine_binary, tmp_path)["chains"]
     assert len(chain["queues"]) > 1 and sum(chain["buckets"]) == 128
     placed = yaml.safe_load((tmp_path / "placed.yaml").read_text())
     [group] = placed.pop("groups").values()

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -124,3 +124,12 @@ def state_left(folder: Path) -> list[str]:
     """What is still written down as running or reserved."""
     base = runtime_dir(folder) / "headrace"
     return sorted(str(path) for path in base.rglob("*")) if base.exists() else []
+
+
+def refused_in_a_line(spec: Path, words: Iterable[str], engine: Path) -> None:
+    """A check ends with status 2 and one line that names the spec and has the words."""
+    done = headrace("run", "--check", spec.name, folder=spec.parent, engine=engine)
+    assert done.returncode == 2, done.stdout
+    assert done.stderr.startswith(f"headrace: {spec.name}") and done.stderr.count("\n") == 1
+    for word in words:
+        assert word in done.stderr
