@@ -228,7 +228,7 @@ def parts(problem: Problem, layout: Layout) -> list[list[StageShare]]:
         a, b = home[edge.origin], home[edge.target]
         if a == b:
             continue
-        alike = not resteered(problem.nfs, home, a)
+        alike = len(on[a]) == 1 or not resteered(problem.nfs, home, a)  # searches ask often
         for part in parts[a]:
             each = edge.share / len(on[a])
             part.cycles += each * sending(problem, edge, part.cpu, on[a], on[b], alike)

@@ -150,7 +150,8 @@ def _replica(
 ) -> int:
     """Any; but of as many on the same lcores the one on its own, where flows are steered alike."""
     there = [queue.stage.cpu for queue in queues[following]]
-    here = [queue.stage.cpu for queue in queues[stage.position]]
-    if len(there) > 1 and there == here and not stage.resteers:
-        return there.index(stage.cpu)
+    if len(there) > 1 and not stage.resteers:
+        here = [queue.stage.cpu for queue in queues[stage.position]]
+        if there == here:
+            return there.index(stage.cpu)
     return draw.randrange(len(there))
