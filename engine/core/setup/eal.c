@@ -149,8 +149,11 @@ static void add_memory(struct args *a, const struct plan_engine *c)
 	} else {
 		add(a, "--no-huge");
 		add(a, "--no-shconf");
-		add(a, "--iova-mode=va");
 	}
+	/* Without a PCI device no address is a bus's: by physical ones, a ring over two hugepages needs
+	 * them to be neighbours in memory, which after some hours of a machine's use they seldom are. */
+	if (!c->hugepages || !c->pci.count)
+		add(a, "--iova-mode=va");
 }
 
 static void add_devices(struct args *a, const struct plan_engine *c)

@@ -77,13 +77,12 @@ class Testpmd:
         """The lcores of the chain, and another on the first of them that reads the console."""
         cpus = self.work.cpus
         lcores = ",".join(f"{i}@{cpu}" for i, cpu in enumerate((cpus[0], *cpus)))
-        memory = ("--in-memory", "--single-file-segments") if site.engine.hugepages else (
-            "--no-huge", "--no-shconf", "--iova-mode=va", "--single-file-segments",
-        )  # fmt: skip
+        memory = ("--in-memory",) if site.engine.hugepages else ("--no-huge", "--no-shconf")
         megabytes = self.work.experiment.study.deployment.memory_mb
         return (
             f"--lcores={lcores}", "--main-lcore=0", "--no-pci", "--no-telemetry",
             f"--file-prefix={site.state.path.name}-testpmd", "-m", str(megabytes), *memory,
+            "--single-file-segments", "--iova-mode=va",
             *(f"--vdev={one}" for one in self._devices()),
         )  # fmt: skip
 
