@@ -182,7 +182,10 @@ def judged(plan: ChainPlan) -> list[LayoutPlan]:
     return [
         one
         for one in plan.layouts
-        if one.predicted_latency_us and one.measured_latency_us and use(plan, one) <= KNEE
+        if one.predicted_latency_us
+        and one.measured_latency_us
+        and not one.latency_elsewhere
+        and use(plan, one) <= KNEE
     ]
 
 
@@ -197,6 +200,7 @@ def latencies(plan: ChainPlan) -> list[str]:
             f"{one.measured_latency_us:.2f} ({middle / one.measured_latency_us - 1:+.0%}); p99 "
             f"{tail:.1f}, {one.measured_p99_us:.1f} (x{tail / one.measured_p99_us:.2f}), of all "
             f"{one.whole_p99_us or 0:.0f}; quiet {one.quiet_share or 0:.0%}"
+            + ("; not judged, as lcores were elsewhere" if one.latency_elsewhere else "")
         )
     return texts
 

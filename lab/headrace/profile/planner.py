@@ -221,12 +221,13 @@ def _layout_plan(
         measured_max_pps=max(rates, default=None),
         paced_pps=figures.paced_pps if figures else None,
         elsewhere=figures is not None and figures.elsewhere,
+        latency_elsewhere=figures is not None and figures.delays_elsewhere,
         over_chosen=_over_chosen(figures),
         predicted_latency_us=None if predicted is None else predicted.median_s * 1e6,
         measured_latency_us=median(one.p50_s for one in quiet) * 1e6 if quiet else None,
         predicted_p99_us=None if tail is None else tail * 1e6,
         measured_p99_us=median(one.p99_s for one in quiet) * 1e6 if quiet else None,
-        quiet_share=len(quiet) / len(figures.slices) if figures and figures.slices else None,
+        quiet_share=figures.quiet_share if figures else None,
         whole_p99_us=median(whole) * 1e6 if whole else None,
     )
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from statistics import median
@@ -51,8 +51,10 @@ class Verified:
 
     rates: dict[int, float] = field(default_factory=dict)  # with lcores as when costs were taken
     away: dict[int, float] = field(default_factory=dict)  # with lcores elsewhere
-    # At the load asked for, once caches were warm; and of whole trials.
+    # At the load asked for, once caches were warm, with lcores as when costs were taken and with
+    # lcores elsewhere; and of whole trials.
     slices: list[DelaySlice] = field(default_factory=list)
+    away_slices: list[DelaySlice] = field(default_factory=list)
     whole_p99s_s: list[float] = field(default_factory=list)
     samples: list[PointSample] = field(default_factory=list)
     # At the pace of when costs were taken; None: nothing tells it.
@@ -70,9 +72,20 @@ class Verified:
 
     @property
     def quiet(self) -> list[DelaySlice]:
-        """Those in which nothing kept an lcore from working; none where they are too few."""
-        slices = [one for one in self.slices if one.quiet]
-        return slices if len(slices) >= _QUIET_LEAST else []
+        """Those in which nothing kept an lcore from working, if there are some with lcores as then;
+        none where they are too few."""
+        return _enough(self.slices) or _enough(self.away_slices)
+
+    @property
+    def quiet_share(self) -> float | None:
+        """Of all slices at the load, wherever lcores were."""
+        every = [*self.slices, *self.away_slices]
+        return sum(one.quiet for one in every) / len(every) if every else None
+
+    @property
+    def delays_elsewhere(self) -> bool:
+        """All that it says of delays is of lcores elsewhere."""
+        return not _enough(self.slices) and bool(_enough(self.away_slices))
 
     def over(self, other: Verified) -> float | None:
         """Round by round: a machine's moods last longer than a round, but not as long as all. By
@@ -80,6 +93,11 @@ class Verified:
         rate over the other's is of that state."""
         ratios = [self.rates[turn] / other.rates[turn] for turn in _shared(self, other)]
         return median(ratios) if ratios else None
+
+
+def _enough(slices: Sequence[DelaySlice]) -> list[DelaySlice]:
+    quiet = [one for one in slices if one.quiet]
+    return quiet if len(quiet) >= _QUIET_LEAST else []
 
 
 def verify(
@@ -128,17 +146,27 @@ def _in_rounds(
     left = min(_STARTS, _STARTS_EACH * bench.repetitions)
     usual, until = min(_ROUNDS, bench.repetitions), bench.worked_s() + _SECONDS
     for turn in count():
-        wanted = list(each) if turn < usual else _lacking(each, chosen, beside)
+        late = _late(each) if rate_pps is not None else set()
+        wanted = list(each) if turn < usual else _lacking(each, chosen, beside, late)
         if turn >= usual and (not wanted or len(wanted) > left or bench.worked_s() > until):
             break
         left -= len(wanted)
         for key in alternating(wanted, turn):
-            at_load = rate_pps if key is not None and turn < usual else None
+            at_load = rate_pps if key is not None and (turn < usual or key in late) else None
             _measure(bench, ready[key], each[key], turn, at_load)
 
 
+def _late(each: Mapping[Layout | None, Verified]) -> set[Layout | None]:
+    """The layouts whose delays are all of lcores elsewhere: latency is predicted for where they
+    were, as throughput is."""
+    return {key for key, one in each.items() if key is not None and one.delays_elsewhere}
+
+
 def _lacking(
-    each: Mapping[Layout | None, Verified], chosen: Layout, beside: Verified | None
+    each: Mapping[Layout | None, Verified],
+    chosen: Layout,
+    beside: Verified | None,
+    late: set[Layout | None],
 ) -> list[Layout | None]:
     """What has no round in the state that costs are of together with the reference, and this; the
     choice, and those of which it is not told whether it is as fast as they."""
@@ -148,7 +176,7 @@ def _lacking(
     rates = {key: one.rates for key, one in each.items()}
     layouts = [key for key in each if key is not None]
     close = race.undecided(chosen, layouts, rates, CHOICE_CLOSE)
-    wanted = unpaced | ({chosen, *close} if close else set())
+    wanted = unpaced | late | ({chosen, *close} if close else set())
     return [key for key in each if key in wanted]
 
 
@@ -181,8 +209,9 @@ def _latencies(up: RunningPoint, rate_pps: float, into: Verified) -> None:
         if trial.latency_ns is None:
             return
         into.whole_p99s_s.append(trial.latency_ns.p99 / 1e9)
-        slices = delay_slices(all_slices(up.engine))
-        into.slices += [one for one in slices if one.after_s >= cold]
+        same = points.sampled(trial).of_state(up.bench.lines)
+        kept = into.slices if same else into.away_slices
+        kept += [one for one in delay_slices(all_slices(up.engine)) if one.after_s >= cold]
 
 
 def then_and_now(reference: ReferenceRun, beside: Verified, tsc_hz: float) -> record.Reference:

@@ -23,6 +23,7 @@ from headrace.measure.session import Session
 from headrace.profile import point as points
 from headrace.profile import rounds, verified
 from headrace.profile.point import Bench, PointSample, RunningPoint
+from headrace.profile.quiet import DelaySlice
 from headrace.profile.rounds import Case, alternating, covering, shares
 from headrace.profile.verified import ReferenceRun, Verified
 from headrace.record.counters import Counters, WorkerReading
@@ -344,6 +345,60 @@ def test_what_ran_elsewhere_is_started_again_beside_the_reference(
     each, _ = verified.verify(bench_of(1, notes), DEPLOYED, WHOLE, reference, None)
     assert each[PIPELINE].elsewhere and each[PIPELINE].over_chosen is None
     assert 12 < len(started) <= 15 and len(notes) == 1
+
+
+def delays(p50_s: float) -> list[DelaySlice]:
+    return [DelaySlice(0.01 * i, 1000, p50_s, 3e-5, quiet=True) for i in range(60)]
+
+
+def test_delays_are_of_lcores_where_costs_were_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With lines of 340 cycles for 78 packets take longer: delays of another state count only
+    where there are no others, which is said."""
+    lines = iter([340.0, 78.0, 340.0, 340.0])
+    took = {78.0: 3.6e-6, 340.0: 5.9e-6}
+    up = SimpleNamespace(
+        bench=SimpleNamespace(lines={frozenset({0, 1}): 78.0}),
+        one=SimpleNamespace(experiment=SimpleNamespace(flows=1000)),
+        trial=lambda _seconds, _rate: SimpleNamespace(
+            latency_ns=SimpleNamespace(p99=3e4), line=next(lines)
+        ),
+        engine=None,
+    )
+    now = [0.0]
+
+    def sampled(trial: SimpleNamespace) -> PointSample:
+        now[0] = trial.line
+        return sample(1e6, trial.line, 0, 1)
+
+    monkeypatch.setattr(points, "sampled", sampled)
+    monkeypatch.setattr(verified, "all_slices", lambda _engine: None)
+    monkeypatch.setattr(verified, "delay_slices", lambda _none: delays(took[now[0]]))
+    both, elsewhere = Verified(), Verified()
+    for one in (both, elsewhere):
+        verified._latencies(cast(RunningPoint, up), 1e6, one)
+    assert {each.p50_s for each in both.quiet} == {3.6e-6} and not both.delays_elsewhere
+    assert len(both.quiet) == 50 and len(both.whole_p99s_s) == 2  # those of 0.1 s are cold
+    assert {each.p50_s for each in elsewhere.quiet} == {5.9e-6} and elsewhere.delays_elsewhere
+
+
+def test_delays_of_elsewhere_are_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As throughput is; and only of who has no others."""
+    asked: list[tuple[str, bool]] = []
+
+    def measured(
+        _bench: Bench, one: EnginePoint, into: Verified, turn: int, at: float | None
+    ) -> None:
+        asked.append((str(one), at is not None))
+        into.rates[turn] = 8e6 if str(one) == "whole" else 7.9e6
+        if at is not None and str(one) != "reference":
+            same = str(one) == "whole" or turn >= 4
+            (into.slices if same else into.away_slices).extend(delays(2e-6))
+
+    monkeypatch.setattr(verified, "_measure", measured)
+    reference = ReferenceRun("all", cast(EnginePoint, "reference"), 10e6, None)
+    each, _ = verified.verify(bench_of(2), DEPLOYED, WHOLE, reference, 1e6)
+    assert asked.count(("pipeline", True)) == 5 and asked.count(("whole", True)) == 2
+    assert ("whole", False) in asked and not each[PIPELINE].delays_elsewhere
 
 
 @pytest.mark.parametrize(

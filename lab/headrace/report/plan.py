@@ -136,6 +136,11 @@ def _where(plan: ChainPlan) -> str:
             f" While {', '.join(away)} or the reference ran, the hypervisor had the lcores "
             "elsewhere than when costs were taken: no prediction is held against that."
         )
+    if late := [_NAMES[one.role] for one in plan.layouts if one.latency_elsewhere]:
+        note += (
+            f" Latency of {', '.join(late)} could be measured only with lcores elsewhere: no "
+            "predicted latency is held against that."
+        )
     return note
 
 

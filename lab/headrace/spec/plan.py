@@ -54,6 +54,9 @@ class LayoutPlan(Spec):
     # None: it was not verified, or had no round with the chosen layout while lcores were where they
     # were when costs were taken.
     over_chosen: OverChosen | None = None
+    # The same of its latencies, in all trials at the load: a line that another lcore wrote is in
+    # each packet's way.
+    latency_elsewhere: bool = False
     # At the load that was asked for; None: none was, or it is more than the layout carries.
     predicted_latency_us: float | None = None
     # Measured are medians of slices of 10 ms in which, and shortly before, nothing kept an lcore
