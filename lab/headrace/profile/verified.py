@@ -78,7 +78,7 @@ class Verified:
 
     @property
     def quiet_share(self) -> float | None:
-        """Of all slices at the load, wherever lcores were."""
+        """The share of them among all slices at the load, wherever lcores were."""
         every = [*self.slices, *self.away_slices]
         return sum(one.quiet for one in every) / len(every) if every else None
 
