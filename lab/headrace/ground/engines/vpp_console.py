@@ -112,13 +112,13 @@ class VppConsole:
 
     def _since(self, did: Mapping[str, VppNode]) -> dict[str, int]:
         """Polls that found nothing are told apart: each cost what those did before there were
-        packets."""
+        packets. What the others took is a port's, also where a node counts no vectors of them."""
         busy = did.get(_ENTRY, VppNode()).calls
         counts: Counter[str] = Counter()
         for name, node in did.items():
             idle = max(0, node.calls - busy) * self._poll if name in _INPUTS else 0.0
             cycles = max(0.0, node.cycles - idle)
-            if node.vectors:
+            if node.vectors or (busy and name in _INPUTS):
                 counts["cycles"] += round(cycles)
                 counts[f"{name}/cycles"] += round(cycles)
                 counts[f"{name}/vectors"] += node.vectors

@@ -312,6 +312,20 @@ def test_counters(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (polled["cycles"], polled["idle-cycles"]) == (21000, 50000)
 
 
+def test_an_input_that_counts_no_vectors_has_its_cycles_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its mean is of calls then: 1100 of 60, of which 1000 found nothing."""
+    shown = SHOWN.replace(
+        "1100             200               0          3.00e2             .18",
+        "1100               0               0          6.00e1            0.00",
+    )
+    assert shown != SHOWN
+    monkeypatch.setattr(VppConsole, "_ask", lambda *_: shown)
+    did = VppConsole(Path(), Path(), Path(), (), (), {}, {}, _poll=50.0).counters()
+    assert (did["cycles"], did["idle-cycles"]) == (8000 + 3000 + 16000, 50000)
+
+
 def test_a_socket_that_nobody_listens_at_is_not_asked_yet(tmp_path: Path) -> None:
     """A slow start ended with `connect: Connection refused`."""
     path = tmp_path / "cli.sock"
