@@ -44,6 +44,7 @@ enum nf_direction {
 struct burst {
 	uint16_t n;
 	uint8_t direction; /* enum nf_direction, the same for all packets */
+	bool trails;       /* packets have trails (pkt.h), which nf_ops.trails functions follow and leave */
 	uint64_t now;      /* TSC at the time the burst was polled (sampled, not per packet) */
 	uint8_t verdict[BURST_MAX];
 	struct rte_mbuf *pkts[BURST_MAX];
@@ -218,6 +219,11 @@ struct nf_ops {
 	 * it keeps nothing, or (NF_STATE_GLOBAL) its workers share what they keep.
 	 */
 	bool elastic;
+	/*
+	 * It looks packets up in a flow table by their trails, if the burst has them, and leaves its own
+	 * (nf/lib/trail.h). The packets that one emits or releases have none.
+	 */
+	bool trails;
 	const struct nf_keeps *keeps; /* NULL: nothing of its state is kept */
 	/*
 	 * With this configuration it must not work on a packet that another NF works on at the same time

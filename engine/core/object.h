@@ -17,10 +17,10 @@
  * What both were built against has to be the same: inline functions and structs are in both. NF_ABI
  * grows with each change of what a function sees; the sizes below do not let that be forgotten.
  */
-#define NF_ABI 4
+#define NF_ABI 5
 #define NF_DPDK (RTE_VERSION >> 16) /* year and month, within which DPDK's structs stay */
 
-static_assert(sizeof(struct nf_ops) == 216 && sizeof(struct nf) == 88 &&
+static_assert(sizeof(struct nf_ops) == 224 && sizeof(struct nf) == 88 &&
 		      sizeof(struct nf_worker) == 320 && sizeof(struct burst) == 592 &&
 		      sizeof(struct param) == 88 && sizeof(struct nf_flow_action) == 40,
 	      "a struct that functions see has changed: NF_ABI must grow, then these sizes");

@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <rte_ether.h>
 #include <rte_hash_crc.h>
@@ -60,6 +61,24 @@ static inline uint8_t pkt_bucket(const struct rte_mbuf *m)
 static inline void pkt_set_bucket(struct rte_mbuf *m, uint8_t bucket)
 {
 	m->packet_type = (m->packet_type & ~PKT_BUCKET_MASK) | (uint32_t)bucket << PKT_BUCKET_SHIFT;
+}
+
+/*
+ * Its trail through a segment whose functions leave them (table/flow.h): where the record that one found
+ * for it keeps the number of the next one's. Nothing outside of a burst with `trails` is to read it: the
+ * place may be gone. It is where a NIC puts its hash, which nobody asks for.
+ */
+static inline uint32_t *pkt_trail(const struct rte_mbuf *m)
+{
+	uint32_t *trail;
+
+	memcpy(&trail, &m->hash, sizeof(trail));
+	return trail;
+}
+
+static inline void pkt_set_trail(struct rte_mbuf *m, uint32_t *trail)
+{
+	memcpy(&m->hash, &trail, sizeof(trail));
 }
 
 static inline bool pkt_malformed(const struct rte_mbuf *m)

@@ -115,27 +115,67 @@ static __rte_always_inline unsigned int lookup_hashed(const struct flow_table *t
 	return found;
 }
 
-static __rte_always_inline unsigned int lookup_bulk(const struct flow_table *t,
-						    const uint64_t *keys, unsigned int n,
-						    unsigned int words, struct flow **out)
+/* What no guess told, or a wrong one, in the two passes of lookup_hashed; it is kept for the next packet. */
+static __rte_noinline unsigned int lookup_left(const struct flow_table *t, const uint64_t *keys,
+					       const uint64_t *h, uint32_t *const *trails,
+					       const uint8_t *left, unsigned int n, unsigned int words,
+					       struct flow **out)
 {
-	uint64_t h[FLOW_BULK_MAX];
+	unsigned int found = 0;
 
-	for (unsigned int i = 0; i < n; i++)
-		h[i] = flow_hint(t, keys + i * words, words);
-	return lookup_hashed(t, keys, h, n, words, out);
+	for (unsigned int k = 0; k < n; k++) {
+		const struct bucket *b = first_bucket(t, h[left[k]]);
+		uint32_t hits = match_tag(b, hash_tag(h[left[k]]));
+
+		if (hits)
+			rte_prefetch0(record(t, b->flow[(unsigned int)__builtin_ctz(hits)]));
+	}
+	for (unsigned int k = 0; k < n; k++) {
+		unsigned int i = left[k];
+
+		out[i] = find_hashed(t, keys + i * words, h[i], words);
+		found += out[i] != NULL;
+		if (out[i] && trails[i])
+			*trails[i] = flow_index(t, out[i]) + 1;
+	}
+	return found;
 }
 
-unsigned int flow_lookup4(const struct flow_table *t, const struct flow_key4 *keys, unsigned int n,
-			  struct flow **out)
+static __rte_always_inline unsigned int lookup_trailed(const struct flow_table *t,
+						       const uint64_t *keys, uint64_t *h,
+						       uint32_t *const *trails, unsigned int n,
+						       unsigned int words, struct flow **out)
 {
-	return lookup_bulk(t, (const uint64_t *)keys, n, 2, out);
+	uint8_t left[FLOW_BULK_MAX];
+	unsigned int n_left = 0;
+
+	for (unsigned int i = 0; i < n; i++) {
+		const uint64_t *key = keys + i * words;
+
+		/* A record that is nobody's may have a key still. */
+		if (likely(out[i] && out[i]->live && key_equal(out[i]->key, key, words)))
+			continue;
+		if (out[i])
+			h[i] = flow_hint(t, key, words);
+		left[n_left++] = (uint8_t)i;
+	}
+	if (likely(!n_left))
+		return n;
+	return n - n_left + lookup_left(t, keys, h, trails, left, n_left, words, out);
 }
 
-unsigned int flow_lookup6(const struct flow_table *t, const struct flow_key6 *keys, unsigned int n,
-			  struct flow **out)
+unsigned int flow_lookup4_trailed(const struct flow_table *t, const struct flow_key4 *keys,
+				  uint64_t *hints, uint32_t *const *trails, unsigned int n,
+				  struct flow **out)
 {
-	return lookup_bulk(t, (const uint64_t *)keys, n, 5, out);
+	return lookup_trailed(t, (const uint64_t *)keys, hints, trails, n, 2, out);
+}
+
+unsigned int flow_lookup6_trailed(const struct flow_table *t, const struct flow_key6 *keys,
+				  uint64_t *hints, uint32_t *const *trails, unsigned int n,
+				  struct flow **out)
+{
+	return lookup_trailed(t, (const uint64_t *)keys, hints, trails, n, 5, out);
 }
 
 unsigned int flow_lookup4_hinted(const struct flow_table *t, const struct flow_key4 *keys,
@@ -270,6 +310,8 @@ struct flow *flow_insert(struct flow_table *t, const void *key)
 		return NULL;
 	}
 	memset(f->key + t->words, 0, t->state_bytes);
+	if (t->probe.trail_at)
+		memset((uint8_t *)f + t->probe.trail_at, 0, FLOW_TRAILS * sizeof(uint32_t));
 	f->live = 1;
 	f->user = 0;
 	keep_count(t, ++s->count);

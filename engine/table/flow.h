@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include <rte_branch_prediction.h>
 #include <rte_byteorder.h>
 #include <rte_common.h>
 #include <rte_prefetch.h>
@@ -98,19 +99,13 @@ int flow_create(const struct flow_conf *conf, struct flow_table **out, struct er
 int flow_join(const struct flow_table *t, uint8_t worker, struct flow_table **out, struct err *err);
 void flow_destroy(struct flow_table *t);
 
-/*
- * Look up n <= FLOW_BULK_MAX keys; out[i] is the flow or NULL. Returns the number found. The
- * keys are an array of struct flow_key4 or flow_key6, as the table's family is.
- */
-unsigned int flow_lookup4(const struct flow_table *t, const struct flow_key4 *keys, unsigned int n,
-			  struct flow **out);
-unsigned int flow_lookup6(const struct flow_table *t, const struct flow_key6 *keys, unsigned int n,
-			  struct flow **out);
 struct flow *flow_find(const struct flow_table *t, const void *key);
 
 /*
- * The same in two steps: flow_hint as soon as a packet's key is known, whose result goes with the key
- * to flow_lookup_hinted. The buckets are then on their way while the keys of the packets behind are made.
+ * Look up n <= FLOW_BULK_MAX keys; out[i] is the flow or NULL. Returns the number found. The
+ * keys are an array of struct flow_key4 or flow_key6, as the table's family is. In two steps: flow_hint as
+ * soon as a packet's key is known, whose result goes with the key to flow_lookup_hinted. The buckets are then
+ * on their way while the keys of the packets behind are made.
  */
 static inline uint64_t flow_hint4(const struct flow_table *t, const struct flow_key4 *key);
 static inline uint64_t flow_hint6(const struct flow_table *t, const struct flow_key6 *key);
@@ -118,6 +113,29 @@ unsigned int flow_lookup4_hinted(const struct flow_table *t, const struct flow_k
 				 const uint64_t *hints, unsigned int n, struct flow **out);
 unsigned int flow_lookup6_hinted(const struct flow_table *t, const struct flow_key6 *keys,
 				 const uint64_t *hints, unsigned int n, struct flow **out);
+
+/*
+ * Functions behind each other look the same packets up, each in a table of its own, and of a flow they find
+ * the same records each time. So a record keeps the number of the one that the next function found, for each
+ * direction, where it has room for that behind its state; a packet takes along where (its trail). The next
+ * function has the record then without its index: a line less of the memory that all of them share. What is
+ * kept is a guess, of whatever flow: the key that stands in the record proves it or not.
+ *
+ * flow_guess4: the record that a trail (NULL: there is none) leads to, which is being fetched, or NULL; in
+ * that case a hint is needed. flow_lookup4_trailed has in `out` what was guessed, and keeps on the trails
+ * what it had to look for. Of tables without shards.
+ */
+#define FLOW_TRAILS 2 /* by direction */
+static inline struct flow *flow_guess4(const struct flow_table *t, const uint32_t *trail);
+static inline struct flow *flow_guess6(const struct flow_table *t, const uint32_t *trail);
+unsigned int flow_lookup4_trailed(const struct flow_table *t, const struct flow_key4 *keys,
+				  uint64_t *hints, uint32_t *const *trails, unsigned int n,
+				  struct flow **out);
+unsigned int flow_lookup6_trailed(const struct flow_table *t, const struct flow_key6 *keys,
+				  uint64_t *hints, uint32_t *const *trails, unsigned int n,
+				  struct flow **out);
+/* Where a flow's record keeps it; NULL: it has no room. */
+static inline uint32_t *flow_trail(const struct flow_table *t, struct flow *f, unsigned int direction);
 
 /*
  * Add a key that is not in the table. NULL when it is full. State is zeroed; the caller
@@ -224,6 +242,10 @@ struct flow_probe {
 	uint64_t seed[3];
 	uint64_t shard_mask; /* bits of a hash that say in which shard; 0: there are none */
 	uint64_t shard_step; /* their lowest */
+	uint8_t *records;
+	uint32_t stride;   /* bytes per record */
+	uint32_t numbers;  /* records of all shards */
+	uint32_t trail_at; /* where a record has room for trails; 0: nowhere */
 };
 #define FLOW_BUCKET_BYTES 64
 
@@ -282,4 +304,37 @@ static inline uint64_t flow_hint4(const struct flow_table *t, const struct flow_
 static inline uint64_t flow_hint6(const struct flow_table *t, const struct flow_key6 *key)
 {
 	return flow_hint(t, (const uint64_t *)key, 5);
+}
+
+static __rte_always_inline struct flow *flow_guess(const struct flow_table *t, const uint32_t *trail,
+						   unsigned int words)
+{
+	const struct flow_probe *p = (const struct flow_probe *)t;
+	uint32_t number = trail ? *trail - 1 : UINT32_MAX; /* 0: nothing was found yet */
+	uint8_t *f;
+
+	if (unlikely(number >= p->numbers))
+		return NULL;
+	f = p->records + (size_t)number * p->stride;
+	rte_prefetch0(f);
+	if (words == 5) /* whose state begins near the first line's end */
+		rte_prefetch0(f + RTE_CACHE_LINE_SIZE);
+	return (struct flow *)f;
+}
+
+static inline struct flow *flow_guess4(const struct flow_table *t, const uint32_t *trail)
+{
+	return flow_guess(t, trail, 2);
+}
+
+static inline struct flow *flow_guess6(const struct flow_table *t, const uint32_t *trail)
+{
+	return flow_guess(t, trail, 5);
+}
+
+static inline uint32_t *flow_trail(const struct flow_table *t, struct flow *f, unsigned int direction)
+{
+	const struct flow_probe *p = (const struct flow_probe *)t;
+
+	return p->trail_at ? (uint32_t *)((uint8_t *)f + p->trail_at) + direction : NULL;
 }

@@ -17,7 +17,7 @@
 
 uint32_t flow_index(const struct flow_table *t, const struct flow *f)
 {
-	return (uint32_t)(((const uint8_t *)f - t->records) / t->stride);
+	return (uint32_t)(((const uint8_t *)f - t->probe.records) / t->probe.stride);
 }
 
 uint32_t flow_shard(const struct flow_table *t, const struct flow *f)
@@ -171,12 +171,15 @@ static void set_sizes(struct flow_table *t, const struct flow_conf *conf)
 	t->state_bytes = RTE_ALIGN_CEIL(conf->state_bytes, 8u);
 	bytes = sizeof(struct flow) + t->words * sizeof(uint64_t) + t->state_bytes;
 	/* A record must not straddle lines needlessly: 32 or a multiple of 64 bytes. */
-	t->stride = bytes <= 32 ? 32 : RTE_ALIGN_CEIL(bytes, 64u);
+	t->probe.stride = bytes <= 32 ? 32 : RTE_ALIGN_CEIL(bytes, 64u);
+	if (t->probe.stride - bytes >= FLOW_TRAILS * sizeof(uint32_t))
+		t->probe.trail_at = bytes;
+	t->probe.numbers = flow_capacity(t);
 	t->probe.bucket_mask = all - 1;
 	t->probe.shard_mask = all - buckets;
 	t->probe.shard_step = conf->owners ? buckets : 0;
 	t->buckets_bytes = flow_whole_pages(all * sizeof(struct bucket));
-	t->records_bytes = flow_whole_pages((size_t)flow_capacity(t) * t->stride);
+	t->records_bytes = flow_whole_pages((size_t)flow_capacity(t) * t->probe.stride);
 	t->epochs_bytes = flow_whole_pages(sizeof(*t->epochs) +
 					   (size_t)flow_capacity(t) * sizeof(t->epochs->of[0]));
 	t->pass = RTE_MAX(flow_ticks(AGE_PASS_MS), 1u);
@@ -209,9 +212,10 @@ int flow_create(const struct flow_conf *conf, struct flow_table **out, struct er
 		return err_set(err, ENOMEM, "", "out of memory");
 	set_sizes(t, conf);
 	t->probe.buckets = flow_reserve(t->buckets_bytes);
-	t->records = flow_reserve(t->records_bytes);
+	t->probe.records = flow_reserve(t->records_bytes);
 	t->epochs = flow_reserve(t->epochs_bytes);
-	if (!t->probe.buckets || !t->records || !t->epochs || !make_shards(t) || set_seed(t, conf->seed)) {
+	if (!t->probe.buckets || !t->probe.records || !t->epochs || !make_shards(t) ||
+	    set_seed(t, conf->seed)) {
 		flow_destroy(t);
 		return err_set(err, ENOMEM, "", "no memory for a table of %u flows", conf->capacity);
 	}
@@ -238,8 +242,8 @@ void flow_destroy(struct flow_table *t)
 	if (t && !t->joined) {
 		if (t->probe.buckets)
 			munmap(t->probe.buckets, t->buckets_bytes);
-		if (t->records)
-			munmap(t->records, t->records_bytes);
+		if (t->probe.records)
+			munmap(t->probe.records, t->records_bytes);
 		if (t->epochs)
 			munmap(t->epochs, t->epochs_bytes);
 		free(t->shard);

@@ -29,11 +29,9 @@ struct flow_shard {
 
 struct flow_table {
 	struct flow_probe probe; /* first: flow.h looks into it */
-	uint8_t *records;
 	struct flow_epochs *epochs;
 	struct flow_shard *shard;
 	uint64_t moves; /* bits of a bucket's number that a key's two buckets may differ in */
-	uint32_t stride; /* bytes per record */
 	uint32_t words;  /* of the key */
 	uint32_t state_bytes;
 	uint32_t capacity; /* of a shard */
@@ -54,7 +52,7 @@ static inline struct flow_shard *shard_of_key(const struct flow_table *t, const 
 
 static inline struct flow *record(const struct flow_table *t, uint32_t i)
 {
-	return (struct flow *)(t->records + (size_t)i * t->stride);
+	return (struct flow *)(t->probe.records + (size_t)i * t->probe.stride);
 }
 
 static inline void epoch_grows(struct flow_table *t, uint32_t i)

@@ -48,6 +48,7 @@ struct bench {
 	struct options opt;
 	struct stage stages[STAGES_MAX];
 	unsigned int n_stages;
+	bool trails; /* as in a segment: two of the functions leave them */
 	struct rte_mbuf *mbufs;
 	uint8_t *buffers;
 	uint64_t random;
@@ -126,7 +127,8 @@ static void count_and_pass(struct stage *s, struct burst *burst)
 /* Cycles that process() of all stages took for one burst of packets. */
 static uint64_t run_burst(struct bench *b, uint32_t first, const uint32_t *flows)
 {
-	struct burst burst = {.n = (uint16_t)b->opt.burst, .direction = NF_FORWARD, .now = rte_rdtsc()};
+	struct burst burst = {.n = (uint16_t)b->opt.burst, .direction = NF_FORWARD, .now = rte_rdtsc(),
+			      .trails = b->trails};
 	uint64_t start, at;
 
 	for (uint32_t i = 0; i < b->opt.burst; i++) {
@@ -134,8 +136,11 @@ static uint64_t run_burst(struct bench *b, uint32_t first, const uint32_t *flows
 		make_packet(b, burst.pkts[i], flows[i]);
 	}
 	at = rte_rdtsc_precise();
-	for (uint32_t i = 0; i < b->opt.burst; i++)
+	for (uint32_t i = 0; i < b->opt.burst; i++) {
 		pkt_classify(burst.pkts[i]);
+		if (b->trails)
+			pkt_set_trail(burst.pkts[i], NULL);
+	}
 	start = rte_rdtsc_precise();
 	b->headers_cycles = start - at;
 	at = start;
@@ -282,8 +287,13 @@ static int start_stages(struct bench *b, struct err *err)
 {
 	int rc = 0;
 
-	for (unsigned int i = 0; i < b->n_stages && !rc; i++)
+	unsigned int leave = 0;
+
+	for (unsigned int i = 0; i < b->n_stages && !rc; i++) {
 		rc = start_stage(&b->stages[i], err);
+		leave += !rc && b->stages[i].nf.ops->trails;
+	}
+	b->trails = leave > 1;
 	return rc;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One chain twice, in lockstep on one virtual clock: with the fast path and without. Random traffic
- * of both families and both ways, packets that are not plain among it, connections that open and
- * close, flows that time out, and every table changed meanwhile: the same packets must leave, in the
+ * One chain twice, in lockstep on one virtual clock: with the fast path, or with trails alone, and without.
+ * Random traffic of both families and both ways, packets that are not plain among it, connections that open
+ * and close, flows that time out, and every table changed meanwhile: the same packets must leave, in the
  * same order within a flow, and be counted at the same functions.
  */
 #include <setjmp.h>
@@ -306,6 +306,33 @@ static void test_still_tables(void **state)
 	lockstep_close(&both);
 }
 
+/* Numbers of records that functions behind each other kept: of all of their flows, or most. */
+static unsigned int numbers_kept(unsigned int node, enum flow_family family, unsigned int direction)
+{
+	const struct mon_worker *w = both.fast.r->nodes[node].worker->state;
+	struct flow_table *t = w->flows[family];
+	unsigned int kept = 0;
+
+	assert_string_equal(both.fast.r->nodes[node].worker->nf->ops->name, "monitor");
+	for (uint32_t i = 0; i < flow_capacity(t); i++) {
+		struct flow *f = flow_at(t, i);
+
+		kept += f && *flow_trail(t, f, direction);
+	}
+	return kept;
+}
+
+/* No fast path: each function finds by the trail of the one before, or by its index. */
+static void test_trails(void **state)
+{
+	(void)state;
+	begin(0);
+	run(STEPS / 2, FLOWS, true);
+	assert_true(numbers_kept(1, FLOW_IPV4, NF_FORWARD) > 10);
+	assert_true(numbers_kept(1, FLOW_IPV6, NF_FORWARD) > 10);
+	lockstep_close(&both);
+}
+
 static int start(void **state)
 {
 	(void)state;
@@ -321,6 +348,7 @@ int main(void)
 		cmocka_unit_test(test_changing_tables),
 		cmocka_unit_test(test_small_cache),
 		cmocka_unit_test(test_still_tables),
+		cmocka_unit_test(test_trails),
 	};
 
 	return cmocka_run_group_tests(tests, start, NULL);

@@ -4,10 +4,11 @@
 #include "core/setup/engine.h"
 
 /*
- * One chain twice, in lockstep on one clock: with the fast path and without. Links are memory; what
- * leaves must be the same packets, in the same order within a flow, and be counted at the same functions.
- * A flow is one as it came: what a nat makes of two may leave with one tuple, in whatever order.
- * What cannot be an input's fault ends the program.
+ * One chain twice, in lockstep on one clock: plainly, each function by its own index, and with the fast path,
+ * or without it but with the trails that functions leave each other. Links are memory; what leaves must be
+ * the same packets, in the same order within a flow, and be counted at the same functions. A flow is one as
+ * it came: what a nat makes of two may leave with one tuple, in whatever order. What cannot be an input's
+ * fault ends the program.
  */
 
 #define LOCKSTEP_FRAME_MAX 256
@@ -38,8 +39,8 @@ struct lockstep {
 };
 
 /*
- * `chain`: a plan of one segment with a %u for its number of flows, and links of type "mem". The
- * pool is shared, and must outlive both.
+ * `flows`: of the fast path; 0: there is none. `chain`: a plan of one segment with a %u for that number, and
+ * links of type "mem". The pool is shared, and must outlive both.
  */
 void lockstep_open(struct lockstep *l, const char *chain, unsigned int flows, struct rte_mempool *pool);
 void lockstep_close(struct lockstep *l);

@@ -154,6 +154,7 @@ static inline void run_node(struct replica *r, struct node *node, uint8_t dir, u
 	struct burst *b = &node->in;
 
 	b->direction = dir;
+	b->trails = r->trails;
 	b->now = r->clock->mark;
 	if (unlikely(node->fast_head & 1 << dir)) {
 		run_fast(r, node, t);
@@ -213,6 +214,7 @@ static int emit(struct nf_worker *w, struct rte_mbuf *m, uint8_t edge, enum nf_d
 	/* The queue is the replica's lcore's. */
 	if (r->n_emitted == EMIT_MAX || node->beside)
 		return -ENOBUFS;
+	pkt_set_trail(m, NULL);
 	r->emitted[r->n_emitted++] = (struct emitted){
 		.pkt = m, .to = count_out(node, dir, edge, &m, 1), .direction = dir};
 	return 0;

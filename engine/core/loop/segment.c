@@ -36,6 +36,21 @@ static inline void classify_burst(struct rte_mbuf **pkts, uint16_t n, bool all)
 	}
 }
 
+/* What packets are from here on, whatever their mbufs said. */
+static __rte_always_inline void mark_burst(const struct replica *r, const struct inlet *in,
+					   struct rte_mbuf **pkts, uint16_t n)
+{
+	if (unlikely(r->trails))
+		for (uint16_t i = 0; i < n; i++)
+			pkt_set_trail(pkts[i], NULL);
+	if (unlikely(in->marks_port))
+		for (uint16_t i = 0; i < n; i++)
+			pkts[i]->port = in->port;
+	if (unlikely(in->marks_reverse))
+		for (uint16_t i = 0; i < n; i++)
+			pkts[i]->ol_flags |= PKT_REVERSE;
+}
+
 /* In random intervals, as for timed polls; at the next of the segment's functions each time. */
 static __rte_noinline void locate_packet(struct replica *r, struct inlet *in,
 					 struct rte_mbuf **pkts, uint16_t n)
@@ -102,12 +117,7 @@ static __rte_always_inline uint16_t poll_inlet(struct replica *r, struct inlet *
 		locate_packet(r, in, pkts, n);
 	if (r->classify)
 		classify_burst(pkts, n, in->unclassified);
-	if (unlikely(in->marks_port))
-		for (uint16_t i = 0; i < n; i++)
-			pkts[i]->port = in->port;
-	if (unlikely(in->marks_reverse))
-		for (uint16_t i = 0; i < n; i++)
-			pkts[i]->ol_flags |= PKT_REVERSE;
+	mark_burst(r, in, pkts, n);
 	/* Where one part was interrupted the other is no sample either: both are of the same packets. */
 	if (part_ends(r, t, &headers, n) && whole) {
 		in->count.cycles += link + headers;

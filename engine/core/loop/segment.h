@@ -122,6 +122,7 @@ struct replica {
 	uint16_t burst;
 	uint16_t pending; /* packets that `wait` outlets still hold */
 	bool classify;
+	bool trails; /* packets have them from function to function (nf.h) */
 	bool has_tick;
 	bool has_poll;
 	struct fastpath *fast; /* NULL: off */

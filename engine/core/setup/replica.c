@@ -252,6 +252,16 @@ static int allocate(struct engine *e, struct replica *r, const struct plan_segme
 	return r->nodes && r->inlets && r->outlets && r->slices ? 0 : -ENOMEM;
 }
 
+/* One alone would leave them to nobody; of functions side by side, several would write a packet's. */
+static bool leaves_trails(const struct replica *r)
+{
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < r->n_nodes; i++)
+		n += r->nodes[i].worker->nf->ops->trails;
+	return n > 1 && !r->elastic && !r->parallel;
+}
+
 int replica_create(struct engine *e, unsigned int si, unsigned int index, struct replica **out,
 		   struct err *err)
 {
@@ -286,6 +296,7 @@ int replica_create(struct engine *e, unsigned int si, unsigned int index, struct
 		rc = parallel_open(e, r, s, err);
 	if (rc)
 		return rc;
+	r->trails = leaves_trails(r);
 	for (unsigned int i = 0; i < r->n_outlets; i++) {
 		rc = open_outlet(e, r, &r->outlets[i], err);
 		if (rc)

@@ -32,6 +32,7 @@ static const struct nf_ops dpi_ops = {
 	.category = NF_GENERAL,
 	.state_key = NF_STATE_FLOW,
 	.wants_headers = true,
+	.trails = true,
 	.init = dpi_init,
 	.fini = dpi_instance_fini,
 	.worker_init = dpi_worker_init,

@@ -340,6 +340,7 @@ static const struct nf_ops firewall_ops = {
 	.apart = fw_apart,
 	.wants_headers = true,
 	.elastic = true,
+	.trails = true,
 	.keeps = &fw_keeps,
 	.rest = fw_rest,
 	.init = fw_init,

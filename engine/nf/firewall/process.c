@@ -5,6 +5,7 @@
 
 #include <rte_branch_prediction.h>
 
+#include "nf/lib/trail.h"
 #include "nf/lib/tuple.h"
 
 /* TCP and UDP packets of one family out of a burst. */
@@ -16,8 +17,7 @@ struct batch {
 		struct flow_key4 v4[BURST_MAX];
 		struct flow_key6 v6[BURST_MAX];
 	} keys;
-	uint64_t hints[BURST_MAX];
-	struct flow *flows[BURST_MAX];
+	struct trail_looks looks;
 };
 
 /* Endpoints as numbers of 48 bits, whatever the byte order: any order will do. */
@@ -171,21 +171,16 @@ static __rte_noinline uint8_t without_ports(struct nf_worker *w, struct rte_mbuf
 static __rte_always_inline void filter(struct nf_worker *w, const struct fw_rules *rules,
 				       struct burst *b, struct batch *batch, bool v6)
 {
-	struct fw_worker *fw = w->state;
+	struct flow_table *flows = ((struct fw_worker *)w->state)->flows[v6 ? FLOW_IPV6 : FLOW_IPV4];
 	uint32_t now = flow_now(b->now);
 	bool changed = false; /* the table, so that what was looked up is void */
 
-	if (v6)
-		flow_lookup6_hinted(fw->flows[FLOW_IPV6], batch->keys.v6, batch->hints, batch->n,
-				    batch->flows);
-	else
-		flow_lookup4_hinted(fw->flows[FLOW_IPV4], batch->keys.v4, batch->hints, batch->n,
-				    batch->flows);
+	trail_find(&batch->looks, flows, &batch->keys, v6, batch->n);
 	for (unsigned int i = 0; i < batch->n; i++) {
 		const union fw_key *key = v6 ? (const union fw_key *)&batch->keys.v6[i]
 					     : (const union fw_key *)&batch->keys.v4[i];
 		struct rte_mbuf *m = b->pkts[batch->pos[i]];
-		struct flow *f = batch->flows[i];
+		struct flow *f = batch->looks.flows[i];
 		uint8_t verdict;
 
 		if (likely(f && !changed)) {
@@ -195,6 +190,7 @@ static __rte_always_inline void filter(struct nf_worker *w, const struct fw_rule
 						now);
 			/* Only a connection that ended can be opened again, and lose its record. */
 			changed = before == TRACK_TIME_WAIT || before == TRACK_RESET;
+			trail_leave(b, m, flows, f);
 		} else {
 			verdict = fw_known_or_new(w, rules, m, key, v6, batch->low[i], b->direction,
 						  now);
@@ -213,6 +209,8 @@ void fw_process(struct nf_worker *w, struct burst *b)
 
 	fw->current = rules;
 	v4.n = v6.n = 0;
+	trail_start(&v4.looks);
+	trail_start(&v6.looks);
 	for (unsigned int i = 0; i < b->n; i++) {
 		struct rte_mbuf *m = b->pkts[i];
 		uint8_t proto = tuple_proto(m);
@@ -220,12 +218,12 @@ void fw_process(struct nf_worker *w, struct burst *b)
 		if (likely(proto && pkt_is_ipv4(m))) {
 			v4.pos[v4.n] = (uint8_t)i;
 			v4.low[v4.n] = packet_key4(&v4.keys.v4[v4.n], m, proto);
-			v4.hints[v4.n] = flow_hint4(fw->flows[FLOW_IPV4], &v4.keys.v4[v4.n]);
+			trail_begin(&v4.looks, v4.n, fw->flows[FLOW_IPV4], &v4.keys.v4[v4.n], false, b, m);
 			v4.n++;
 		} else if (proto) {
 			v6.pos[v6.n] = (uint8_t)i;
 			v6.low[v6.n] = packet_key6(&v6.keys.v6[v6.n], m, proto);
-			v6.hints[v6.n] = flow_hint6(fw->flows[FLOW_IPV6], &v6.keys.v6[v6.n]);
+			trail_begin(&v6.looks, v6.n, fw->flows[FLOW_IPV6], &v6.keys.v6[v6.n], true, b, m);
 			v6.n++;
 		} else {
 			uint8_t verdict = without_ports(w, m, b->direction, flow_now(b->now));

@@ -26,6 +26,7 @@ static const struct nf_ops ids_ops = {
 	.category = NF_LEAF,
 	.state_key = NF_STATE_FLOW,
 	.wants_headers = true,
+	.trails = true,
 	.init = ids_init,
 	.fini = dpi_instance_fini,
 	.worker_init = dpi_worker_init,

@@ -155,6 +155,7 @@ static const struct nf_ops lb_ops = {
 	.state_key = NF_STATE_FLOW,
 	.wants_headers = true,
 	.elastic = true,
+	.trails = true,
 	.keeps = &lb_keeps,
 	.rest = lb_rest,
 	.untold = lb_untold,

@@ -7,6 +7,7 @@
 #include "maglev.h"
 #include "table/flow.h"
 #include "table/snapshot.h"
+#include "nf/lib/trail.h"
 #include "nf/lib/tuple.h"
 
 /* What the files of this NF share; nobody else includes it. */

@@ -11,7 +11,7 @@ struct batch {
 		struct flow_key4 v4[BURST_MAX];
 		struct flow_key6 v6[BURST_MAX];
 	} keys;
-	struct flow *flows[BURST_MAX];
+	struct trail_looks looks;
 };
 
 /* Where packets without usable ports go: not ours, unless they are a fragment of what is. */
@@ -159,26 +159,25 @@ static __rte_always_inline void forward(struct nf_worker *w, const struct lb_con
 					struct burst *b, struct batch *batch, bool v6)
 {
 	struct lb_worker *lw = w->state;
+	struct flow_table *flows = lw->flows[v6 ? FLOW_IPV6 : FLOW_IPV4];
 	uint32_t now = flow_now(b->now);
 	uint64_t known = w->counters[C_NEW];
 	unsigned int hits = 0;
 
-	if (v6)
-		flow_lookup6(lw->flows[FLOW_IPV6], batch->keys.v6, batch->n, batch->flows);
-	else
-		flow_lookup4(lw->flows[FLOW_IPV4], batch->keys.v4, batch->n, batch->flows);
+	trail_find(&batch->looks, flows, &batch->keys, v6, batch->n);
 	for (unsigned int i = 0; i < batch->n; i++) {
 		const void *key = v6 ? (const void *)&batch->keys.v6[i] : &batch->keys.v4[i];
 		struct rte_mbuf *m = b->pkts[batch->pos[i]];
-		struct flow *f = batch->flows[i];
+		struct flow *f = batch->looks.flows[i];
 		const struct lb_backend *be;
 
 		/* An earlier packet of this burst may have begun the flow. */
 		if (unlikely(!f && w->counters[C_NEW] != known))
-			f = flow_find(lw->flows[v6 ? FLOW_IPV6 : FLOW_IPV4], key);
+			f = flow_find(flows, key);
 		be = f ? &c->backends[f->user] : NULL;
 		if (likely(be && !be->gone)) {
 			flow_touch(f, now, lw->timeout);
+			trail_leave(b, m, flows, f);
 			hits++;
 		} else {
 			be = assign(w, c, f, key, v6, now, &b->verdict[batch->pos[i]]);
@@ -231,6 +230,8 @@ void lb_process(struct nf_worker *w, struct burst *b)
 		return;
 	}
 	v4.n = v6.n = 0;
+	trail_start(&v4.looks);
+	trail_start(&v6.looks);
 	for (unsigned int i = 0; i < b->n; i++) {
 		struct rte_mbuf *m = b->pkts[i];
 		uint8_t proto = tuple_proto(m);
@@ -239,10 +240,14 @@ void lb_process(struct nf_worker *w, struct burst *b)
 			other_packet(w->nf->conf, c, b, i);
 		} else if (likely(pkt_is_ipv4(m))) {
 			v4.pos[v4.n] = (uint8_t)i;
-			tuple_key4(&v4.keys.v4[v4.n++], m, proto);
+			tuple_key4(&v4.keys.v4[v4.n], m, proto);
+			trail_begin(&v4.looks, v4.n, lw->flows[FLOW_IPV4], &v4.keys.v4[v4.n], false, b, m);
+			v4.n++;
 		} else {
 			v6.pos[v6.n] = (uint8_t)i;
-			tuple_key6(&v6.keys.v6[v6.n++], m, proto);
+			tuple_key6(&v6.keys.v6[v6.n], m, proto);
+			trail_begin(&v6.looks, v6.n, lw->flows[FLOW_IPV6], &v6.keys.v6[v6.n], true, b, m);
+			v6.n++;
 		}
 	}
 	if (v4.n)

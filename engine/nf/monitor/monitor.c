@@ -205,6 +205,7 @@ static const struct nf_ops monitor_ops = {
 	.state_key = NF_STATE_FLOW,
 	.wants_headers = true,
 	.elastic = true,
+	.trails = true,
 	.keeps = &mon_keeps,
 	.rest = mon_rest,
 	.init = mon_init,

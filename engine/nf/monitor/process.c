@@ -6,6 +6,7 @@
 
 #include <rte_branch_prediction.h>
 
+#include "nf/lib/trail.h"
 #include "nf/lib/tuple.h"
 
 struct batch {
@@ -15,7 +16,7 @@ struct batch {
 		struct flow_key4 v4[BURST_MAX];
 		struct flow_key6 v6[BURST_MAX];
 	} keys;
-	struct flow *flows[BURST_MAX];
+	struct trail_looks looks;
 };
 
 /* IP octets, header included, as IANA defines octetDeltaCount: padding of the frame is not IP's. */
@@ -80,26 +81,31 @@ static __rte_always_inline void record(struct nf_worker *w, struct burst *b, str
 				       bool v6)
 {
 	struct mon_worker *mw = w->state;
+	struct flow_table *flows = mw->flows[v6 ? FLOW_IPV6 : FLOW_IPV4];
 	uint64_t known = w->counters[C_NEW];
 
-	if (v6)
-		flow_lookup6(mw->flows[FLOW_IPV6], batch->keys.v6, batch->n, batch->flows);
-	else
-		flow_lookup4(mw->flows[FLOW_IPV4], batch->keys.v4, batch->n, batch->flows);
+	trail_start(&batch->looks);
 	for (unsigned int i = 0; i < batch->n; i++) {
 		const void *key = v6 ? (const void *)&batch->keys.v6[i] : &batch->keys.v4[i];
-		const struct rte_mbuf *m = b->pkts[batch->pos[i]];
-		struct flow *f = batch->flows[i];
+
+		trail_begin(&batch->looks, i, flows, key, v6, b, b->pkts[batch->pos[i]]);
+	}
+	trail_find(&batch->looks, flows, &batch->keys, v6, batch->n);
+	for (unsigned int i = 0; i < batch->n; i++) {
+		const void *key = v6 ? (const void *)&batch->keys.v6[i] : &batch->keys.v4[i];
+		struct rte_mbuf *m = b->pkts[batch->pos[i]];
+		struct flow *f = batch->looks.flows[i];
 
 		if (unlikely(!f)) {
 			if (w->counters[C_NEW] != known)
-				f = flow_find(mw->flows[v6 ? FLOW_IPV6 : FLOW_IPV4], key);
+				f = flow_find(flows, key);
 			if (!f)
 				f = new_flow(w, m, key, v6);
 			if (!f)
 				continue;
 		}
 		add_packet(mw, f, m, v6);
+		trail_leave(b, m, flows, f);
 	}
 }
 

@@ -328,6 +328,7 @@ static const struct nf_ops nat_ops = {
 	.apart = nat_apart,
 	.wants_headers = true,
 	.elastic = true,
+	.trails = true,
 	.keeps = &nat_keeps,
 	.rest = nat_rest,
 	.bucket_of = nat_bucket_of,

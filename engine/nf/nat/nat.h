@@ -6,6 +6,7 @@
 #include "core/nf.h"
 #include "nf/lib/track.h"
 #include "nf/lib/fragments.h"
+#include "nf/lib/trail.h"
 #include "nf/lib/tuple.h"
 #include "table/flow.h"
 #include "table/snapshot.h"

@@ -11,8 +11,7 @@ struct batch {
 	unsigned int n;
 	uint8_t pos[BURST_MAX];
 	struct flow_key4 keys[BURST_MAX];
-	uint64_t hints[BURST_MAX];
-	struct flow *flows[BURST_MAX];
+	struct trail_looks looks;
 };
 
 /* Also the way of a UDP packet: anything that is not TCP is always an ACK to track.h. */
@@ -177,11 +176,11 @@ static __rte_always_inline void translate_all(struct nf_worker *w, struct burst 
 	uint32_t now = flow_now(b->now);
 	unsigned int hits = 0;
 
-	flow_lookup4_hinted(nat->sessions, batch->keys, batch->hints, batch->n, batch->flows);
+	trail_find(&batch->looks, nat->sessions, batch->keys, false, batch->n);
 	for (unsigned int i = 0; i < batch->n; i++) {
 		const struct flow_key4 *key = &batch->keys[i];
 		struct rte_mbuf *m = b->pkts[batch->pos[i]];
-		struct flow *f = batch->flows[i];
+		struct flow *f = batch->looks.flows[i];
 
 		if (likely(f)) {
 			hits++;
@@ -194,6 +193,7 @@ static __rte_always_inline void translate_all(struct nf_worker *w, struct burst 
 				continue;
 		}
 		translate(nat, m, f, key->proto, outward, now);
+		trail_leave(b, m, nat->sessions, f);
 		if (outward && unlikely(f->user & NAT_HAIRPIN))
 			b->verdict[batch->pos[i]] = hairpin(w, m, now);
 	}
@@ -276,6 +276,7 @@ void nat_process(struct nf_worker *w, struct burst *b)
 
 	nat->statics = snapshot_read(&nat->shared->statics, w->index);
 	batch.n = 0;
+	trail_start(&batch.looks);
 	for (unsigned int i = 0; i < b->n; i++) {
 		struct rte_mbuf *m = b->pkts[i];
 		struct flow_key4 *key = &batch.keys[batch.n];
@@ -298,7 +299,7 @@ void nat_process(struct nf_worker *w, struct burst *b)
 				continue;
 			key->zone = zone;
 		}
-		batch.hints[batch.n] = flow_hint4(nat->sessions, key);
+		trail_begin(&batch.looks, batch.n, nat->sessions, key, false, b, m);
 		batch.pos[batch.n++] = (uint8_t)i;
 	}
 	translate_now(w, b, &batch, outward);

@@ -7,6 +7,7 @@
 #include <rte_prefetch.h>
 
 #include "dpi.h"
+#include "nf/lib/trail.h"
 #include "nf/lib/tuple.h"
 
 struct batch {
@@ -17,8 +18,7 @@ struct batch {
 		struct flow_key4 v4[BURST_MAX];
 		struct flow_key6 v6[BURST_MAX];
 	} keys;
-	uint64_t hints[BURST_MAX];
-	struct flow *flows[BURST_MAX];
+	struct trail_looks looks;
 };
 
 static inline struct dpi_flow *state_of(struct flow *f, bool v6)
@@ -27,9 +27,10 @@ static inline struct dpi_flow *state_of(struct flow *f, bool v6)
 }
 
 /* Both directions have one key: the lower address, then the lower port, comes first. */
-static void add_key4(const struct flow_table *t, struct batch *b, const struct rte_mbuf *m,
-		     uint8_t pos, bool ports)
+static void add_key4(const struct flow_table *t, struct batch *b, const struct burst *from, uint8_t pos,
+		     bool ports)
 {
+	const struct rte_mbuf *m = from->pkts[pos];
 	struct flow_key4 *k = &b->keys.v4[b->n];
 	const uint8_t *l3 = pkt_l3_hdr(m);
 	uint16_t port[2] = {0, 0};
@@ -41,14 +42,15 @@ static void add_key4(const struct flow_table *t, struct batch *b, const struct r
 		memcpy(port, pkt_l4_hdr(m), sizeof(port));
 	swap = ((uint64_t)addr[0] << 16 | port[0]) > ((uint64_t)addr[1] << 16 | port[1]);
 	tuple_set4(k, addr[swap], addr[!swap], port[swap], port[!swap], l3[9]);
-	b->hints[b->n] = flow_hint4(t, k);
+	trail_begin(&b->looks, b->n, t, k, false, from, m);
 	b->swapped[b->n] = swap;
 	b->pos[b->n++] = pos;
 }
 
-static void add_key6(const struct flow_table *t, struct batch *b, const struct rte_mbuf *m,
-		     uint8_t pos, bool ports)
+static void add_key6(const struct flow_table *t, struct batch *b, const struct burst *from, uint8_t pos,
+		     bool ports)
 {
+	const struct rte_mbuf *m = from->pkts[pos];
 	struct flow_key6 *k = &b->keys.v6[b->n];
 	const uint8_t *addr = (const uint8_t *)pkt_l3_hdr(m) +
 			      offsetof(struct rte_ipv6_hdr, src_addr);
@@ -63,7 +65,7 @@ static void add_key6(const struct flow_table *t, struct batch *b, const struct r
 		.sport = port[swap], .dport = port[!swap], .proto = pkt_ipv6_proto(m)};
 	memcpy(k->src, addr + 16 * swap, 16);
 	memcpy(k->dst, addr + 16 * !swap, 16);
-	b->hints[b->n] = flow_hint6(t, k);
+	trail_begin(&b->looks, b->n, t, k, true, from, m);
 	b->swapped[b->n] = swap;
 	b->pos[b->n++] = pos;
 }
@@ -270,16 +272,16 @@ static void prefetch_tcp(const struct dpi_worker *dw, const struct burst *b,
 	for (unsigned int i = 0; i < batch->n; i++) {
 		const struct dpi_flow *s;
 
-		if (!batch->flows[i] || pkt_l4(b->pkts[batch->pos[i]]) != RTE_PTYPE_L4_TCP)
+		if (!batch->looks.flows[i] || pkt_l4(b->pkts[batch->pos[i]]) != RTE_PTYPE_L4_TCP)
 			continue;
-		s = state_of(batch->flows[i], v6);
+		s = state_of(batch->looks.flows[i], v6);
 		rte_prefetch0(&s->dir[0]);
 		if (v6)
 			rte_prefetch0(&s->dir[1].flags);
 		at[n++] = (uint8_t)i;
 	}
 	for (unsigned int i = 0; i < n; i++) {
-		const struct dpi_flow *s = state_of(batch->flows[at[i]], v6);
+		const struct dpi_flow *s = state_of(batch->looks.flows[at[i]], v6);
 		bool to_server = batch->swapped[at[i]] == !!(s->flags & FLOW_CLIENT_HIGH);
 		uint32_t stream = s->dir[!to_server].stream;
 
@@ -293,16 +295,13 @@ static void run(struct dpi_worker *dw, struct burst *b, struct batch *batch, boo
 	struct flow_table *t = dw->flows[v6 ? FLOW_IPV6 : FLOW_IPV4];
 	bool added = false;
 
-	if (v6)
-		flow_lookup6_hinted(t, batch->keys.v6, batch->hints, batch->n, batch->flows);
-	else
-		flow_lookup4_hinted(t, batch->keys.v4, batch->hints, batch->n, batch->flows);
+	trail_find(&batch->looks, t, &batch->keys, v6, batch->n);
 	prefetch_tcp(dw, b, batch, v6);
 	for (unsigned int i = 0; i < batch->n; i++) {
 		const void *key = v6 ? (const void *)&batch->keys.v6[i] : &batch->keys.v4[i];
 		uint8_t proto = v6 ? batch->keys.v6[i].proto : batch->keys.v4[i].proto;
 		struct rte_mbuf *m = b->pkts[batch->pos[i]];
-		struct flow *f = batch->flows[i];
+		struct flow *f = batch->looks.flows[i];
 		struct inspection in = {.dw = dw};
 
 		if (unlikely(!inspection_fill(&in, m, proto))) {
@@ -324,6 +323,7 @@ static void run(struct dpi_worker *dw, struct burst *b, struct batch *batch, boo
 		account(&in, batch->swapped[i]);
 		b->verdict[batch->pos[i]] = inspect(dw, &in, m);
 		flow_touch(f, dw->now, in.flow->flags & FLOW_CLOSED ? dw->closed : dw->idle);
+		trail_leave(b, m, t, f);
 	}
 }
 
@@ -379,6 +379,8 @@ void dpi_process(struct nf_worker *w, struct burst *b)
 	dw->now_tsc = b->now;
 	dw->now = flow_now(b->now);
 	v4.n = v6.n = wrapped.n = 0;
+	trail_start(&v4.looks);
+	trail_start(&v6.looks);
 	for (unsigned int i = 0; i < b->n; i++) {
 		struct rte_mbuf *m = b->pkts[i];
 		uint32_t l4;
@@ -396,9 +398,9 @@ void dpi_process(struct nf_worker *w, struct burst *b)
 		else if (l4 == RTE_PTYPE_L4_FRAG)
 			fragment(dw, b, i);
 		else if (pkt_is_ipv4(m))
-			add_key4(dw->flows[FLOW_IPV4], &v4, m, (uint8_t)i, ports);
+			add_key4(dw->flows[FLOW_IPV4], &v4, b, (uint8_t)i, ports);
 		else if (pkt_is_ipv6(m))
-			add_key6(dw->flows[FLOW_IPV6], &v6, m, (uint8_t)i, ports);
+			add_key6(dw->flows[FLOW_IPV6], &v6, b, (uint8_t)i, ports);
 	}
 	if (v4.n)
 		run(dw, b, &v4, false);
