@@ -8,17 +8,19 @@
 A router in front sends a part of the packets, drawn as well, to each of two chains of one function
 out of five; source and sink are on the same two lcores. It is planned as `headrace plan` does: what
 the parts cost is measured, and the layouts that are predicted best race. Then all layouts there are
-(each cut, each segment on one of the lcores or both) are started once, with the choice once among
-every sixteen of them; and those within 15 % of the best start in turn with the choice, until it is
-told of each, nine times in ten, whether the choice is within 3 % of it (profile/race.py). What
-counts is a layout's rate over the choice's in the same turn: absolute rates of a machine that
-others share are worth little. Starts with lcores elsewhere than when costs were taken do not count.
-No start of the planner's own race has a part in the judgement.
+(each cut, each segment on one of the lcores or both) are started, in turns that each have the
+choice: every layout in one of them, and then those in all that follow which are within 15 % of the
+best by what is known, until it is told of each, nine times in ten, whether the choice is within 3 %
+of it, or of one that it is not (profile/race.py). What counts is a layout's rate over the choice's
+in the same turn: absolute rates of a machine that others share are worth little. Starts with lcores
+elsewhere than when costs were taken do not count. No start of the planner's own race has a part in
+the judgement.
 
 Of the 48 layouts 21 hand packets to a segment on the very lcores that they come from: one segment
 instead of both does the same without that ring. These are measured with `--rings` only.
 
-What is in FOLDER already is not measured again, so that it may go on where `--stop-after` ended it.
+What was measured is in FOLDER, start by start, and is not measured again, so that it may go on
+where `--stop-after` ended it. The studies of which there is anything are judged each time.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ import json
 import random
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -63,8 +66,9 @@ from headrace.spec.study import expand
 
 FUNCTIONS = {"acl": "pass", "firewall": "pass", "l2fwd": "out", "lb": "out", "nat": "out"}  # edges
 CLOSE, NEAR = 0.03, 0.15  # the choice is as good as the best; a layout may be the best
-_AT_ONCE = 16  # layouts to a start of the choice
-_TRIALS = 2  # of each start that counts
+DRAIN_S = 0.02  # queues are short, and their end is waited for
+_AT_ONCE = 13  # layouts to a start of the choice, where each has its first one
+_TRIALS = 2  # of each later start
 
 
 def draw_study(draw: random.Random, number: int, folder: Path) -> dict[str, Any]:
@@ -101,6 +105,7 @@ def draw_study(draw: random.Random, number: int, folder: Path) -> dict[str, Any]
         "workload": {
             "frame": settings.frame_bytes, "flows": flows, "dst_ips_file": str(servers(folder)),
         },
+        "measure": {"drain": DRAIN_S},
     }  # fmt: skip
 
 
@@ -122,7 +127,7 @@ def layouts(functions: int, cpus: Sequence[int], rings: bool) -> list[Layout]:
 @dataclass
 class Measuring:
     """One study. What was measured of it is in its folder, and is not measured again; a start that
-    would begin after `until` (of time.monotonic()) does not."""
+    would begin, or wait, after `until` (of time.monotonic()) does not."""
 
     file: Path
     turns: int
@@ -133,11 +138,12 @@ class Measuring:
 
     @cached_property
     def _known(self) -> dict[str, Any]:
+        """`turns`: what each layout carried, by its text."""
         stored = self.file.with_suffix(".json")
         if stored.exists():
             known: dict[str, Any] = json.loads(stored.read_text(encoding="utf-8"))
             return known
-        return {"choice": None, "chosen": None, "line": None, "once": {}, "rates": {}}
+        return {"choice": None, "chosen": None, "line": None, "turns": []}
 
     def _keep(self) -> None:
         text = json.dumps(self._known, indent=1) + "\n"
@@ -167,21 +173,26 @@ class Measuring:
         return one
 
     @property
-    def _over(self) -> bool:
-        return time.monotonic() > self.until
+    def _left_s(self) -> float:
+        return self.until - time.monotonic()
 
-    def done(self, say: Callable[[str], None]) -> bool:
+    @property
+    def planned(self) -> bool:
+        return self._known["choice"] is not None
+
+    def go_on(self, say: Callable[[str], None]) -> None:
         """Goes on with it, as long as there is time."""
-        if self._known["rates"] and (self._begun >= self.turns or not self._wanted()):
-            return True
+        if self._left_s <= 0 or (self.planned and not self._next()):
+            return
         run = PlanRun(self._doc, [self._experiment], self._cpus, self.repetitions, self.seconds)
         with run.bench() as bench:
-            if self._known["choice"] is None:
+            if not self.planned:
                 self._plan(bench, say)
             elif self._known["line"] is not None:
                 bench.lines = {frozenset(self._cpus): self._known["line"]}
-            self._sweep(bench)
-            return self._judge(bench)
+            bench.waited_s = 0.0
+            while self._left_s > 0 and (wanted := self._next()):
+                self._turn(bench, wanted)
 
     def _plan(self, bench: Bench, say: Callable[[str], None]) -> None:
         wanted = WantedLayout()
@@ -197,100 +208,108 @@ class Measuring:
         }  # fmt: skip
         self._keep()
 
+    def _turn(self, bench: Bench, wanted: Sequence[str]) -> None:
+        """The choice and these; without the choice it is none."""
+        trials = 1 if self._missing else _TRIALS
+        base = self._carried(bench, self._known["choice"], trials)
+        if base is None:
+            return  # the host has lcores elsewhere: later
+        turn = {self._known["choice"]: base}
+        self._known["turns"].append(turn)
+        for name in rounds.alternating(wanted, len(self._known["turns"])):
+            if self._left_s <= 0:
+                return
+            rate = self._carried(bench, name, trials)
+            if rate is not None:
+                turn[name] = rate
+                self._keep()
+
     def _carried(self, bench: Bench, name: str, trials: int) -> float | None:
+        bench.waited_s += max(0.0, bench.patience_s - self._left_s)
         prepared = deployed(
             bench, self._doc, self._experiment, unpriced(self._cpus), self._every[name]
         )
         return rounds.carried(bench, prepared, trials)
 
-    def _sweep(self, bench: Bench) -> None:
-        """All layouts once, as shares of what the choice carries beside them."""
-        once, choice = self._known["once"], self._known["choice"]
-        while left := [name for name in self._every if name not in once]:
-            if self._over:
-                return
-            base = self._carried(bench, choice, 1)
-            if base is None:
-                continue  # the host has lcores elsewhere: later
-            for name in left[:_AT_ONCE]:
-                if self._over:
-                    break
-                rate = self._carried(bench, name, 1)
-                if rate is not None:
-                    once[name] = rate / base
-            self._keep()
-
-    @property
-    def _near(self) -> list[str]:
-        """Those that may be the best, the likeliest first; the choice is in front."""
-        once, choice = self._known["once"], self._known["choice"]
-        most = max(once.values(), default=0.0)
-        near = [name for name in once if name != choice and once[name] >= (1 - NEAR) * most]
-        return [choice, *sorted(near, key=lambda name: -once[name])]
-
     @property
     def _rates(self) -> dict[str, dict[int, float]]:
         """By layout and turn."""
-        kept = self._known["rates"]
-        return {
-            name: {int(t): rate for t, rate in kept.get(name, {}).items()} for name in self._near
-        }
+        rates: dict[str, dict[int, float]] = {name: {} for name in self._every}
+        for number, turn in enumerate(self._known["turns"]):
+            for name, rate in turn.items():
+                rates[name][number] = rate
+        return rates
 
     @property
-    def _begun(self) -> int:
-        """Turns."""
-        return max((int(t) for one in self._known["rates"].values() for t in one), default=-1) + 1
+    def _missing(self) -> list[str]:
+        """Layouts that have not been started."""
+        return [name for name, rates in self._rates.items() if not rates]
 
-    def _wanted(self) -> list[str]:
-        """The choice, and those of which it is not told whether it is as fast."""
-        if self._known["choice"] is None or len(self._known["once"]) < len(self._every):
-            return list(self._every)
-        choice, *others = self._near
-        if self._begun >= race.ROUNDS:
-            others = race.undecided(choice, others, self._rates, CLOSE)
-        return [choice, *others] if others else []
+    def _leads(self) -> dict[str, race.Lead]:
+        """Over the choice, of each other one that was started beside it."""
+        choice, rates = self._known["choice"], self._rates
+        leads = {one: race.lead(one, choice, rates) for one in rates if one != choice}
+        return {one: lead for one, lead in leads.items() if lead is not None}
 
-    def _judge(self, bench: Bench) -> bool:
-        """Turns, each of which has the choice; False: there is no more time for another start."""
-        if len(self._known["once"]) < len(self._every):
-            return False
-        rates = self._known["rates"]
-        for turn in range(self._begun, self.turns):
-            wanted = self._wanted()
-            if not wanted:
-                break
-            for name in rounds.alternating(wanted, turn):
-                if self._over:
-                    return False
-                rate = self._carried(bench, name, _TRIALS)
-                if rate is not None:
-                    rates.setdefault(name, {})[str(turn)] = rate
-            self._keep()
-        return True
+    def _near(self) -> dict[str, race.Lead]:
+        """Those that may be the best, the likeliest first."""
+        leads = self._leads()
+        least = (1 - NEAR) * max([1.0, *(lead.over for lead in leads.values())])
+        near = [(one, lead) for one, lead in leads.items() if lead.over >= least]
+        return dict(sorted(near, key=lambda pair: -pair[1].over))
+
+    def _open(self) -> list[str]:
+        """Those of which it is not told whether the choice is as good."""
+        rates, near = self._rates, self._near()
+        few = [one for one in near if len(rates[one]) < race.ROUNDS]
+        told = race.undecided(self._known["choice"], list(near), rates, CLOSE)
+        return [one for one in near if one in few or one in told]
+
+    @property
+    def _beyond(self) -> bool:
+        """It is told of one that the choice is not as good."""
+        bound, rates = 1 / (1 - CLOSE), self._rates
+        return any(
+            lead.least > bound and len(rates[one]) >= race.ROUNDS
+            for one, lead in self._near().items()
+        )
+
+    def _next(self) -> list[str]:
+        """What the next turn has beside the choice; nothing: all is told, or enough was tried."""
+        if missing := self._missing:
+            return [one for one in missing if one != self._known["choice"]][:_AT_ONCE] or missing
+        if self._beyond or len(self._known["turns"]) >= self.turns:
+            return []
+        return self._open()
 
     def result(self) -> dict[str, Any]:
-        choice, *others = self._near
-        leads = {one: race.lead(one, choice, self._rates) for one in others}
-        ahead = {one: lead for one, lead in leads.items() if lead is not None}
-        best = max(ahead, key=lambda one: ahead[one].over, default=choice)
-        most = ahead.get(best)
+        near, choice = self._near(), self._known["choice"]
+        best = next(iter(near), choice)
+        lead = near.get(best, race.Lead(1.0, 1.0, 1.0))
+        verdict = "within" if not self._open() else "open"
+        if self._missing:
+            verdict = "open"
+        if self._beyond:
+            verdict = "beyond"
         return {
             "study": self.file.stem, "about": self._doc.data.get("description", ""),
-            "layouts": len(self._every), "in_turn": len(ahead) + 1, "choice": choice,
-            "best": best if most is not None and most.over > 1 else choice,
-            "over": 1.0 if most is None else most.over,
-            "least": 1.0 if most is None else most.least,
-            "most": 1.0 if most is None else most.most,
-            "open": len(self._wanted()[1:]),
+            "layouts": len(self._every), "missing": len(self._missing), "near": len(near),
+            "turns": len(self._known["turns"]), "choice": choice, "best": best,
+            "over": lead.over, "least": lead.least, "most": lead.most,
+            "open": len(self._open()), "verdict": verdict,
         }  # fmt: skip
 
 
 def line(one: dict[str, Any]) -> str:
-    told = f"not told of {one['open']}" if one["open"] else "told of all, nine times in ten"
+    told = {
+        "within": f"within {CLOSE:.0%} of all, nine times in ten",
+        "beyond": f"more than {CLOSE:.0%} behind, nine times in ten",
+        "open": f"not told of {one['open']}, {one['missing']} not started",
+    }[one["verdict"]]
     return (
         f"{one['study']}: {one['about']}; choice {one['choice']}; of {one['layouts']} layouts "
-        f"{one['in_turn']} in turn; the best of the others by the choice: {one['over']:.3f} "
-        f"({one['least']:.3f} to {one['most']:.3f}), best {one['best']}; {told}"
+        f"{one['near']} near in {one['turns']} turns; the best other one, {one['best']}, by the "
+        f"choice: {one['over']:.3f} ({one['least']:.3f} to {one['most']:.3f}); {told}"
     )
 
 
@@ -300,8 +319,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=2026)
     parser.add_argument("--studies", type=int, default=12)
     parser.add_argument("--only", type=int, help="measure this one")
-    parser.add_argument("--turns", type=int, default=8, help="at most, of what is not told")
-    parser.add_argument("--repetitions", type=int, default=2, help="trials per measured cost")
+    parser.add_argument("--turns", type=int, default=12, help="at most")
+    parser.add_argument("--repetitions", type=int, default=1, help="trials per measured cost")
     parser.add_argument("--seconds", type=float, default=0.2, help="length of a trial")
     parser.add_argument("--stop-after", type=float, default=1e9, help="seconds; go on later")
     parser.add_argument("--rings", action="store_true", help="between the same lcores, too")
@@ -315,14 +334,15 @@ def main() -> int:
         file = given.folder / f"{spec['name']}.yaml"
         file.write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
         one = Measuring(file, given.turns, given.seconds, given.repetitions, until, given.rings)
-        if given.only in (None, number) and time.monotonic() < until and one.done(say):
+        if given.only in (None, number):
+            one.go_on(say)
+        if one.planned:
             results.append(one.result())
             print(line(results[-1]), flush=True)
-    close = sum(1 - 1 / one["over"] <= CLOSE for one in results)
-    told = sum(not one["open"] for one in results)
+    count = Counter(one["verdict"] for one in results)
     print(
-        f"{close} of {len(results)} choices within {CLOSE:.0%} of the measured best of all "
-        f"layouts; {told} of these judgements told nine times in ten"
+        f"{len(results)} of {given.studies} studies: {count['within']} choices within {CLOSE:.0%} "
+        f"of the measured best of all layouts, {count['beyond']} not, {count['open']} not told"
     )
     return 0
 
