@@ -18,6 +18,7 @@ import yaml
 
 from headrace.engine.place import usable_cpus
 from headrace.host.programs import shipped
+from support.containers import lacking
 from support.lab import COMMAND, environment, headrace
 
 SPEC = """
@@ -78,9 +79,13 @@ def test_threads_and_memory_are_where_the_plan_says(
         "hosting", "where", "placed.yaml", "--json", folder=tmp_path, engine=engine_binary
     )
     assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
-    assert answer["placement"] == "explicit" and answer["as_placed"]
     [chain] = planned["chains"]
+    check_where(json.loads(done.stdout), chain)
+
+
+def check_where(answer: dict[str, Any], chain: dict[str, Any]) -> None:
+    """A chain's threads and memory, by the lcores and the node that the plan printed."""
+    assert answer["placement"] == "explicit" and answer["as_placed"]
     host, *vnfs = answer["engines"]
     assert host["name"] == "host"
     for engine, lcores in (
@@ -93,6 +98,36 @@ def test_threads_and_memory_are_where_the_plan_says(
         kb = {int(node): size for node, size in engine["kb"].items()}
         assert sum(kb.values()) > 8 << 10
         assert kb.get(chain["memory_node"], 0) >= 0.9 * sum(kb.values())
+
+
+SEVERAL = SPEC.replace(
+    "chain: [l2fwd, {name: next, nf: l2fwd}]",
+    "chains: {edge: [l2fwd], web: [{name: first, nf: l2fwd}, l2fwd]}",
+).replace("kind: process", "kind: process, oversubscription: '2:1'")
+
+
+@pytest.mark.parametrize(
+    "kind", ["process", pytest.param("container", marks=pytest.mark.needs_root)]
+)
+def test_chains_placed_together_are_each_where_the_plan_says(
+    engine_binary: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two chains of a VNF each; with one lcore beside the host's they share it."""
+    monkeypatch.setenv("HEADRACE_ENGINE", str(engine_binary))
+    if kind == "container" and (why := lacking("headrace")):
+        pytest.skip(why)
+    planned = plan_here(SEVERAL.replace("process", kind), engine_binary, tmp_path)
+    assert [chain["chain"] for chain in planned["chains"]] == ["edge", "web"]
+    for chain in planned["chains"]:
+        assert len(chain["segments"]) == 1
+        done = headrace(
+            "hosting", "where", "placed.yaml", "--group", chain["chain"], "--json",
+            folder=tmp_path, engine=engine_binary,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        check_where(json.loads(done.stdout), chain)
+    done = headrace("hosting", "where", "placed.yaml", folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 2 and "has groups; allowed: --group edge, web" in done.stderr
 
 
 def test_a_vnf_that_was_moved_is_not_where_the_plan_says(

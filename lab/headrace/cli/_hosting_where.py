@@ -14,10 +14,11 @@ from rich.table import Table
 
 from headrace.analyse.units import size
 from headrace.cli._console import print_json, stdout
+from headrace.cli._groups import machine_of
 from headrace.engine.describe import describe
 from headrace.engine.plan_document import PlanEngine
 from headrace.engine.reading import sending
-from headrace.errors import HeadraceError
+from headrace.errors import BadInput, HeadraceError
 from headrace.ground.contract import Site
 from headrace.ground.floor import Floors
 from headrace.ground.hosted.cpus import describe_cpu
@@ -33,7 +34,10 @@ from headrace.host.state import dpdk_prefix, run_state
 from headrace.host.stopwatch import Stopwatch
 from headrace.measure.progress import waiting_for
 from headrace.report.server import cpus_text
-from headrace.spec.study import load_study
+from headrace.spec import document
+from headrace.spec.document import Document
+from headrace.spec.points import Wanted, has_groups, points
+from headrace.spec.study import expand, read
 from headrace.spec.workload import Packets
 
 _SETTLE_S = 1.0  # queues fill, and the scheduler has its say
@@ -45,12 +49,15 @@ def where(
     seconds: Annotated[
         float, typer.Option("--seconds", min=1, max=600, help="Seconds of traffic before it looks.")
     ] = 2.0,
+    group: Annotated[
+        str | None, typer.Option("--group", help="The chain of this group: its first point.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Deploy a chain, say where its threads and its memory are. Status 1 when that is not what its
     placement says."""
-    doc, experiments = load_study(spec)
-    [one, *_] = points_of(experiments[:1], doc, describe(find_engine()), Floors(wanted=False))
+    doc = of_group(document.load(spec), group)
+    [one, *_] = points_of(list(expand(doc))[:1], doc, describe(find_engine()), Floors(wanted=False))
     places = _look(one, rate, seconds)
     astray = [line for engine in places for line in engine.astray()]
     if as_json:
@@ -59,6 +66,18 @@ def where(
         _show(one, places, stdout(soft_wrap=True))
     if astray:
         raise HeadraceError(f"not where its placement says: {'; '.join(astray)}")
+
+
+def of_group(doc: Document, group: str | None) -> Document:
+    """The study itself, where it has no groups and none is asked for."""
+    if group is None and not has_groups(doc):
+        return doc
+    if group is None:
+        raise BadInput(f"{doc.place}: has groups; allowed: --group {', '.join(read(doc).groups)}")
+    point = points(doc, machine_of(doc), Wanted(group=group))[0]
+    if point.skipped is not None:
+        raise HeadraceError(f"group {group}: {point.skipped}")
+    return point.doc
 
 
 def _look(one: EnginePoint, rate: float, seconds: float) -> list[Whereabouts]:

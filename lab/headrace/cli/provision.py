@@ -98,6 +98,7 @@ def _rows(
     """For each type of server and each factor; and the cautions."""
     from headrace.profile.placeable import Placeable
     from headrace.profile.provisioned import CAUTIONS, Costing, Provisioning
+    from headrace.profile.provisioned_chains import CHAINS_CAUTION, ChainsProvisioning
     from headrace.profile.provisioned_hosted import HOSTED_CAUTION, HostedProvisioning
 
     experiments, pairs = one_of_each(doc), asked.servers
@@ -110,11 +111,19 @@ def _rows(
         inline = Provisioning(doc, experiments, asked.full, asked.within, asked.most, costing)
         return [inline.needed(*pair, one) for pair in pairs for one in asked.factors], CAUTIONS
     ratios = sorted({_ratio(one) for one in oversubscription or ("1:1", "2:1", "4:1")})
-    hosted = HostedProvisioning(doc, list(expand(doc)), ratios, asked.full, asked.most, costing)
+    hosted: ChainsProvisioning | HostedProvisioning
+    if len(experiments) > 1:
+        told = CHAINS_CAUTION
+        hosted = ChainsProvisioning(
+            doc, experiments, ratios, asked.full, asked.within, asked.most, costing
+        )
+    else:
+        told = HOSTED_CAUTION
+        hosted = HostedProvisioning(doc, list(expand(doc)), ratios, asked.full, asked.most, costing)
     for pair in pairs:
         hosted.check(*pair)
     rows = [row for pair in pairs for one in asked.factors for row in hosted.needed(*pair, one)]
-    return rows, (HOSTED_CAUTION, *hosted.links(home for _, home in pairs), *CAUTIONS)
+    return rows, (told, *hosted.links(home for _, home in pairs), *CAUTIONS)
 
 
 def _ratio(given: str) -> int:

@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A chain whose VNFs are hosted apart and a described server as a placement problem: which
-functions make a VNF, on which lcore each is, and the host's lcores.
+"""Chains whose VNFs are hosted apart and a described server as a placement problem: which functions
+make a VNF, on which lcore each is, and the host's lcores.
 
 What VNFs and the host's switch cost is asked of the simulated ground (priced_hosted.py), for cuts
 from which each function's part follows. A segment is a VNF; it has as many replicas as the chain
-has copies, each on an lcore of its own. The host's lcores are limits that all share: each VNF is
-one time more that the switch forwards.
+has copies, each on another lcore. The host's lcores are limits that all VNFs of all chains share:
+each VNF is one time more that the switch forwards, and the switch has links to all of them.
+
+With an oversubscription of N:1 up to N VNFs share an lcore. Who waits when it has nothing leaves
+the lcore to the others, so that what they take adds up, as the simulated ground has it; who polls
+does not, and is refused. Meanwhile packets wait in the VNF's link (`waits`).
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 
 from headrace.engine.place import Placement
 from headrace.errors import BadInput
@@ -27,10 +31,12 @@ from headrace.ground.simulated.refuse import check_covered
 from headrace.profile.machine_links import machines_cautions
 from headrace.profile.placeable import Placeable
 from headrace.spec.described import DescribedServer
+from headrace.spec.hosting import Hosting
 from headrace.spec.placement import (
     FINE,
     WHOLE,
     ChainLoads,
+    ChosenPlacement,
     Door,
     FunctionLoads,
     PlacementProblem,
@@ -51,38 +57,47 @@ ENDS = {1: ("source and sink",), 2: ("the source", "the sink")}
 
 @dataclass(frozen=True)
 class HostedPlaceable(Placeable):
-    """`experiments`: one."""
+    """`experiments`: one of each chain, all deployed alike. `copies`: of chains that have others
+    than the deployment says."""
+
+    copies: Mapping[str, int] = field(default_factory=dict)
 
     def check(self) -> None:
-        if len(self.experiments) != 1:
+        study, hosting, at = self._first.study, self._hosting, ("deployment", "hosting")
+        if any(one.study.deployment != study.deployment for one in self.experiments):
             raise self.doc.error(
-                ("chains",), "several, hosted; allowed with --server: one, of several copies"
+                ("deployment",), "differs between chains; allowed with hosted VNFs: one for all"
             )
-        hosting, at = self._one.hosting, ("deployment", "hosting")
         if self.wish.servers != 1:
             raise BadInput(f"--servers {self.wish.servers}: allowed with hosted VNFs: 1")
         if self.wish.aim not in ("rate", "lcores", "watts"):
             raise BadInput(f"--aim {self.wish.aim}: allowed with hosted VNFs: rate, lcores, watts")
-        if self._one.study.deployment.network not in ("veb", "vepa", "sriov"):
+        if study.deployment.network not in ("veb", "vepa", "sriov"):
             raise self.doc.error(
                 ("deployment", "network"), "cannot place VNFs behind it; allowed: veb, vepa, sriov"
             )
         for key, problem in (
-            ("oversubscription", "VNFs that share lcores; allowed: none, each has an lcore"),
             ("cpus", "a limit of CPU time; allowed: none"),
-            ("shares", "weights of VNFs that share lcores; allowed: none, each has an lcore"),
+            ("shares", "weights of VNFs that share lcores; allowed: none, they share evenly"),
             ("switch_gbps", "behind a limit beside the switch's own lcore; allowed: none"),
             ("uplink_gbps", "behind a limit beside the switch's own lcore; allowed: none"),
         ):
             if getattr(hosting, key) is not None:
                 raise self.doc.error((*at, key), f"cannot place {problem}")
+        if self._shared_by > 1 and hosting.wait == "poll":
+            raise self.doc.error(
+                (*at, "oversubscription"),
+                "cannot place VNFs that share lcores and poll (`wait: poll`), as each takes all "
+                "that it gets of one; allowed: with wait adaptive or interrupt",
+                value=f"{self._shared_by}:1",
+            )
         if hosting.carrying != hosting.chains:
             raise self.doc.error((*at, "active"), "cannot place chains that stand by")
         if hosting.kind == "vm" and hosting.vm.vcpus != 1:
             raise self.doc.error(
                 (*at, "vm", "vcpus"), "cannot place; allowed: 1", value=hosting.vm.vcpus
             )
-        for one in self._one.study.demands.values():
+        for one in study.demands.values():
             if one.latency is not None:
                 raise self.doc.error(
                     ("demands",), "a latency of hosted VNFs; allowed: rates, and `headrace run` "
@@ -92,46 +107,61 @@ class HostedPlaceable(Placeable):
 
     def covered(self) -> None:
         """A machine's VNF is asked for as a process, where no description has its links."""
-        check_covered(self._as_process, self.doc, self.home, self.server)
+        for one in self.experiments:
+            check_covered(self._as_process(one), self.doc, self.home, self.server)
 
-    @property
-    def cautions(self) -> tuple[str, ...]:
+    def cautions(self, placement: ChosenPlacement, factor: float) -> tuple[str, ...]:
+        """`factor`: of the chains' rates at which they are placed."""
         hosts = ", ".join(map(str, self.host_cpus))
         who = "Source and sink" if self._on_nic else "Source, switch and sink"
         told = f"{who} have lcore {hosts}. Delays of hosted VNFs are not predicted"
-        if self._one.hosting.kind != "vm":
-            return (f"{told}.",)
+        waits = self._waits(placement, factor)
+        if self._hosting.kind != "vm":
+            return (f"{told}.", *waits)
         if self.home.machines is None:
             return (
                 f"{told}; links to machines were not measured, and cost here what processes' do.",
+                *waits,
             )
-        return (f"{told}.", *machines_cautions(self.home))
+        return (f"{told}.", *machines_cautions(self.home), *waits)
 
     def problem(self) -> PlacementProblem:
-        return super().problem().model_copy(update={"lcore_segments": 1})
+        return super().problem().model_copy(update={"lcore_segments": self._shared_by})
 
     @property
-    def _one(self) -> Experiment:
+    def _first(self) -> Experiment:
         return self.experiments[0]
 
     @property
-    def _copies(self) -> int:
-        return self._one.hosting.chains
+    def _hosting(self) -> Hosting:
+        return self._first.hosting
 
-    @cached_property
-    def _as_process(self) -> Experiment:
+    def copies_of(self, one: Experiment) -> int:
+        return self.copies.get(one.chain, self._hosting.chains)
+
+    @property
+    def _links(self) -> int:
+        """The switch has one to each VNF of a chain in one VNF, of all copies of all chains."""
+        return sum(self.copies_of(one) for one in self.experiments)
+
+    @property
+    def _shared_by(self) -> int:
+        """How many VNFs may share an lcore."""
+        return self._hosting.oversubscription or 1
+
+    def _as_process(self, one: Experiment) -> Experiment:
         """Machines have links like a process' where no description says what theirs cost."""
-        if self._one.hosting.kind != "vm" or self.home.machines is not None:
-            return self._one
-        study = self._one.study
+        if self._hosting.kind != "vm" or self.home.machines is not None:
+            return one
+        study = one.study
         hosting = study.deployment.hosting.model_copy(update={"kind": "process"})
         deployment = study.deployment.model_copy(update={"hosting": hosting})
-        return replace(self._one, study=study.model_copy(update={"deployment": deployment}))
+        return replace(one, study=study.model_copy(update={"deployment": deployment}))
 
     @property
     def _on_nic(self) -> bool:
         """Each VNF has a virtual function of a NIC, which switches."""
-        return self._one.study.deployment.network == "sriov"
+        return self._first.study.deployment.network == "sriov"
 
     @property
     def _switches(self) -> str:
@@ -139,14 +169,14 @@ class HostedPlaceable(Placeable):
 
     @property
     def _licensed(self) -> bool:
-        return self._one.hosting.rate_cap_gbps is not None
+        return self._hosting.rate_cap_gbps is not None
 
-    def functions_of(self, segment: int, segments: int) -> tuple[int, ...]:
+    def functions_of(self, one: Experiment, segment: int, segments: int) -> tuple[int, ...]:
         """The virtual function of this VNF of each copy, as `run` gives them: those behind the
         source's, from the first copy's first VNF on."""
         if not self._on_nic:
             return ()
-        return tuple(1 + copy * segments + segment for copy in range(self._copies))
+        return tuple(1 + copy * segments + segment for copy in range(self.copies_of(one)))
 
     # --- the host's lcores ---
 
@@ -163,7 +193,7 @@ class HostedPlaceable(Placeable):
     @cached_property
     def host_cpus(self) -> tuple[int, ...]:
         """Those of source, switch and sink: as many as the study names, or one that has all."""
-        told = self._one.study.deployment.lcores.traffic
+        told = self._first.study.deployment.lcores.traffic
         cores = super()._cores(self._host_area)
         count = 1 if told is None else len(told)
         if count not in self._who:
@@ -190,7 +220,10 @@ class HostedPlaceable(Placeable):
     def _limits(self) -> list[SharedLimit]:
         names = [f"lcore of {who}" for who in self._who[len(self.host_cpus)]]
         names += [self._switches] if self._on_nic else []
-        names += ["the licence of each VNF"] if self._licensed else []
+        if self._licensed:
+            several = len(self.experiments) > 1
+            each = [f" of {one.chain}" if several else "" for one in self.experiments]
+            names += [f"the licence of each VNF{chain}" for chain in each]
         shared = [SharedLimit(name=f"{self.server.name}: {one}", capacity=WHOLE) for one in names]
         return [*shared, *super()._limits]
 
@@ -198,17 +231,21 @@ class HostedPlaceable(Placeable):
 
     def _chain(self, one: Experiment) -> ChainLoads:
         demand, names = self.demand(one), [node.name for node in one.nodes]
+        vnf, copies = partial(self._vnf, one), self.copies_of(one)
         rate, areas = demand.rate, range(self._areas)
-        whole = [self._vnf(0, end) for end in range(1, len(names) + 1)]
+        whole = [vnf(0, end) for end in range(1, len(names) + 1)]
         work = [0.0, *(b - a for a, b in itertools.pairwise(whole))]
-        enter = [self._vnf(i, i + 1) - work[i] for i in range(len(names))]
+        enter = [vnf(i, i + 1) - work[i] for i in range(len(names))]
         apart = [
-            self._vnf(0, 1, remote=True) - whole[0] if self._remote_area(area) else 0.0
-            for area in areas
+            vnf(0, 1, remote=True) - whole[0] if self._remote_area(area) else 0.0 for area in areas
         ]
-        fixed, each, farther = self._host()
+        fixed, each, farther = self._host(one)
+        limits, licence = list(range(len(fixed))), self.licence_of(one)
+        if licence is not None:
+            limits[-1] = licence
         doors = (Door(name=self._switches, server=0, node=self._host_node, uses=tuple(
-            (i, math.ceil(self._share(cycles, rate) * WHOLE)) for i, cycles in enumerate(fixed)
+            (i, math.ceil(self._share(cycles, rate) * WHOLE))
+            for i, cycles in zip(limits, fixed, strict=True)
         )),)  # fmt: skip
         functions = tuple(
             FunctionLoads(
@@ -229,8 +266,7 @@ class HostedPlaceable(Placeable):
             functions=functions,
             doors=doors,
             spread=tuple(
-                FINE if k == self._copies else k * FINE * _NEVER
-                for k in range(1, self._copies + 1)
+                FINE if k == copies else k * FINE * _NEVER for k in range(1, copies + 1)
             ),
             apart=tuple(self._load(more, demand) for more in apart),
             switch=self._switch,
@@ -240,6 +276,13 @@ class HostedPlaceable(Placeable):
                 for a in areas
             ),
         )  # fmt: skip
+
+    def licence_of(self, one: Experiment) -> int | None:
+        """The number of the limit that this chain's licences are, behind those that all share."""
+        if not self._licensed:
+            return None
+        names = [each.chain for each in self.experiments]
+        return len(self._shared) - 1 + names.index(one.chain)
 
     def _share(self, cycles: float, rate: float) -> float:
         return cycles * rate / (self.server.clock_mhz.value * 1e6)
@@ -257,30 +300,61 @@ class HostedPlaceable(Placeable):
         hosts = len(self.host_cpus)
         return hosts if self._on_nic else min(1, hosts - 1)
 
+    # --- lcores that VNFs share ---
+
+    def _waits(self, placement: ChosenPlacement, factor: float) -> Iterator[str]:
+        """While a VNF's lcore has the others in turn, a slice each, its packets wait in its link
+        (priced_hosted.py); where that does not hold them some are lost."""
+        on: dict[int, list[float]] = {}  # packets/s of each VNF
+        for one, way in zip(self.experiments, placement.ways, strict=True):
+            each = self.demand(one).rate * factor / self.copies_of(one)
+            for segment in way.segments:
+                for lcore in segment.lcores:
+                    on.setdefault(self.cpu(segment.area, lcore, 1), []).append(each)
+        slots = self._hosting.slots
+        for cpu, rates in sorted(on.items()):
+            turn_s = self._turn_us(len(rates)) * 1e-6
+            if len(rates) > 1 and (most := max(rates) * turn_s) > slots:
+                yield (
+                    f"On lcore {cpu} {len(rates)} VNFs take turns of up to {turn_s * 1e3:.3g} ms "
+                    f"in all, in which {most:.0f} packets may come to one of them, whose link has "
+                    f"{slots} slots: bursts of them are lost where the lcore is full."
+                )
+
+    def _turn_us(self, vnfs: int) -> float:
+        """Until so many that never wait have all had their lcore."""
+        kind, scheduler = self._as_process(self._first).hosting.kind, self.server.scheduler
+        cost = self.home.links_to(kind)
+        assert cost is not None  # it is covered
+        slice_us = cost.slice_us.value if scheduler is None else scheduler.slice_us(vnfs)
+        return vnfs * (slice_us + cost.change_us.value)
+
     # --- what the simulated ground has it cost ---
 
-    def _vnf(self, first: int, end: int, remote: bool = False) -> float:
+    def _vnf(self, one: Experiment, first: int, end: int, remote: bool = False) -> float:
         """Cycles of a VNF of these functions for each of its packets."""
-        cut = [(0, first), (first, end), (end, len(self._one.nodes))]
+        cut = [(0, first), (first, end), (end, len(one.nodes))]
         parts = [part for part in cut if part[0] < part[1]]
         number = parts.index((first, end))
-        busy, cpus = self._priced(tuple(parts), 1, remote)
+        busy, cpus = self._priced(one, tuple(parts), 1, remote)
         return busy[cpus[number]]
 
-    def _host(self) -> tuple[list[float], float, float]:
+    def _host(self, chain: Experiment) -> tuple[list[float], float, float]:
         """Cycles of each that all VNFs share for a packet, without VNFs; what the switch has for
         each VNF, and how much more where that is on another socket."""
-        n = len(self._one.nodes)
-        one, _ = self._priced(((0, n),), self._copies, False)
-        far, _ = self._priced(((0, n),), self._copies, True)
+        n, links = len(chain.nodes), self._links
+        one, _ = self._priced(chain, ((0, n),), links, False)
+        far, _ = self._priced(chain, ((0, n),), links, True)
         if n > 1:
-            two, _ = self._priced(((0, 1), (1, n)), self._copies, False)
+            two, _ = self._priced(chain, ((0, 1), (1, n)), links, False)
         else:
             two = one
         switch = self._shared[self._switch]
         # A NIC's has a frame once for each VNF, and nothing else of it.
         each = one[switch] if self._on_nic else two[switch] - one[switch]
         fixed = [one.get(cpu, 0.0) - (each if cpu == switch else 0.0) for cpu in self._shared]
+        if self._licensed:  # a licence is of a VNF of this chain's copies, not of all chains'
+            fixed[-1] *= links / self.copies_of(chain)
         return fixed, each, far[switch] - one[switch]
 
     @property
@@ -293,7 +367,7 @@ class HostedPlaceable(Placeable):
     @cached_property
     def _wide(self) -> DescribedServer:
         """The server with lcores for every cut that is asked about: what they cost is the same."""
-        more = 3 * self._copies + len(self.host_cpus)
+        more = 3 * self._links + len(self.host_cpus)
         cores = max(self.server.cores_per_socket, more)
         return self.server.model_copy(update={"cores_per_socket": cores, "threads_per_core": 1})
 
@@ -303,11 +377,14 @@ class HostedPlaceable(Placeable):
         return list(range(first, first + len(self.host_cpus)))
 
     def _priced(
-        self, parts: Sequence[tuple[int, int]], copies: int, remote: bool
+        self, one: Experiment, parts: Sequence[tuple[int, int]], copies: int, remote: bool
     ) -> tuple[dict[int, float], list[int]]:
-        """Cycles of each lcore for one of its chain's packets, and the first copy's lcores."""
-        nodes = [node.name for node in self._one.nodes]
+        """Cycles of each lcore for one of its chain's packets, and the first copy's lcores. Copies
+        are on as few lcores as may be: the switch polls in vain what does not run meanwhile."""
+        nodes = [node.name for node in one.nodes]
         hosts, wide = self._wide_hosts, self._wide
+        ratio = min(copies, self._shared_by)
+        each = -(-copies // ratio)  # lcores
         far = (self._host_node + 1) % wide.sockets
         free = far * wide.cores_per_socket if remote else hosts[-1] + 1
         chains = [
@@ -316,7 +393,7 @@ class HostedPlaceable(Placeable):
                     f"vnf{c + 1}.{s + 1}",
                     (),
                     tuple(nodes[a:b]),
-                    (free + c * len(parts) + s,),
+                    (free + s * each + c // ratio,),
                     None,
                 )
                 for s, (a, b) in enumerate(parts)
@@ -325,18 +402,21 @@ class HostedPlaceable(Placeable):
         ]  # fmt: skip
         bare = Arrangement(hosts, chains)
         several = [vnf for chain in chains for vnf in chain]
-        placement: Placement = placement_of(several, hosts, (), self._one.study.deployment.network)
+        network = self._first.study.deployment.network
+        placement: Placement = placement_of(several, hosts, (), network)
         assert self._on_nic or placement.segments[0].cpus == (switch_cpu(hosts),)
-        count = counted(self.home, self._one, self.doc)
-        one = self._of_copies(copies)
+        count = counted(self.home, one, self.doc)
+        one = self._of_copies(one, copies)
         if copies == 1:
+            own = self.copies_of(one)
             flows = {n.name for n in one.nodes if self.home.functions[n.nf].entries == "flows"}
-            count = {k: v // self._copies if k in flows else v for k, v in count.items()}
+            count = {k: v // own if k in flows else v for k, v in count.items()}
         layout = priced_hosted(self.home, wide, one, bare, placement, count, self.wish.corner)
         return layout.busiest(), [vnf.lcores[0] for vnf in chains[0]]
 
-    def _of_copies(self, copies: int) -> Experiment:
-        study = self._as_process.study
+    def _of_copies(self, one: Experiment, copies: int) -> Experiment:
+        process = self._as_process(one)
+        study = process.study
         hosting = study.deployment.hosting.model_copy(update={"chains": copies, "active": None})
         deployment = study.deployment.model_copy(update={"hosting": hosting})
-        return replace(self._as_process, study=study.model_copy(update={"deployment": deployment}))
+        return replace(process, study=study.model_copy(update={"deployment": deployment}))

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from headrace.engine.describe import describe
-from headrace.errors import BadInput
+from headrace.errors import BadInput, HeadraceError
 from headrace.ground.hosted import sriov
 from headrace.ground.hosted.arrangement import arrange, placement_of
 from headrace.ground.simulated.costs import counted
@@ -40,9 +40,11 @@ from headrace.profile.settled import SettledPlacement
 from headrace.spec import document
 from headrace.spec.described import DescribedServer
 from headrace.spec.document import Document
+from headrace.spec.group import Machine
 from headrace.spec.placement import WHOLE, PlacementAnswer, PlacementProblem
+from headrace.spec.points import points
 from headrace.spec.server_file import read_server
-from headrace.spec.study import expand
+from headrace.spec.study import Experiment, expand
 
 LLC = "  - {name: L3, kib: [1024, x], shared_by: 4, cycles: [50, x], gather_cycles: [5, x]}\n"
 TWO_SOCKETS = (
@@ -56,19 +58,26 @@ POLL = 64 / 32  # of one link or ring, in full bursts
 
 def placeable(
     folder: Path, hosting: str, functions: int = 3, more: str = "", text: str = TWO_SOCKETS,
-    kind: str = "process",
+    kind: str = "process", chains: int = 1,
 ) -> HostedPlaceable:  # fmt: skip
+    """`chains`: of them, all alike, each of `functions`."""
     file = folder / "round.yaml"
     file.write_text(text)
     server = read_server(file)[1]
     chain = ", ".join(f"{{name: f{i}, nf: l2fwd}}" for i in range(functions))
     doc = document.parse(
-        f"name: hosted\nchain: [{chain}]\n"
+        f"name: hosted\n{_several(chain, chains)}"
         f"deployment:\n  hosting: {{kind: {kind}, {hosting}}}\n{more}"
         "workload: {frame: 64, flows: {count: 64}}\n",
         folder / "hosted.yaml",
     )
     return HostedPlaceable(doc, list(expand(doc)), server, server, PlacementWish("rate"))
+
+
+def _several(chain: str, chains: int) -> str:
+    if chains == 1:
+        return f"chain: [{chain}]\n"
+    return "chains: {" + ", ".join(f"c{i}: [{chain}]" for i in range(chains)) + "}\n"
 
 
 def settled(given: HostedPlaceable) -> SettledPlacement:
@@ -191,7 +200,7 @@ def test_a_machines_vnfs_are_placed_as_processes_are(tmp_path: Path) -> None:
     )
     assert "ground" not in spec
     assert isinstance(machine.placeable, HostedPlaceable)
-    [told] = machine.placeable.cautions
+    [told] = machine.placeable.cautions(machine.answer.placement, 1.0)
     assert told.endswith("links to machines were not measured, and cost here what processes' do.")
 
 
@@ -201,14 +210,17 @@ def test_a_machines_vnf_costs_what_the_description_says(tmp_path: Path) -> None:
     cycles = (function.enter[0] + function.work[0] + function.leave) / 1e4 / 1e4 * 1e9 / 1e7
     assert cycles == pytest.approx(VNF + 30 + 5, rel=1e-6)
     host = SOURCE_AND_SINK + IN + POLL + OUT + POLL + 7 + 11
-    assert carried(settled(given).answer) == pytest.approx(1e9 / host, rel=1e-3)
-    assert "(`machines` of round: assumed: round numbers)" in given.cautions[1]
+    answer = settled(given).answer
+    assert carried(answer) == pytest.approx(1e9 / host, rel=1e-3)
+    cautions = given.cautions(answer.placement, 1.0)
+    assert "(`machines` of round: assumed: round numbers)" in cautions[1]
 
 
 @pytest.mark.parametrize(
     ("hosting", "more", "words"),
     [
-        ("oversubscription: '2:1'", "", "hosting.oversubscription: cannot place VNFs that share"),
+        ("oversubscription: '2:1', wait: poll", "", "got '2:1'; cannot place VNFs that share"),
+        ("chains: 1, shares: rate-cost", "", "hosting.shares: cannot place weights of VNFs"),
         ("chains: 2, active: 1", "", "hosting.active: cannot place chains that stand by"),
         (
             "chains: 1",
@@ -222,6 +234,94 @@ def test_a_machines_vnf_costs_what_the_description_says(tmp_path: Path) -> None:
 def test_what_is_not_placed_is_refused(tmp_path: Path, hosting: str, more: str, words: str) -> None:
     with pytest.raises(BadInput, match=words):
         placeable(tmp_path, hosting, more=more).problem()
+
+
+@pytest.mark.parametrize(
+    ("hosting", "more", "text"),
+    [("", "", TWO_SOCKETS), ("wait: poll, ", "  network: vepa\n", TWO_SOCKETS),
+     ("rate_cap_gbps: 0.5, ", "  network: sriov\n  lcores: {traffic: [0, 1]}\n", ON_NIC)],
+)  # fmt: skip
+def test_two_chains_alike_carry_what_two_copies_of_one_do(
+    tmp_path: Path, hosting: str, more: str, text: str
+) -> None:
+    """The simulated ground knows copies: of a chain in one VNF the two chains' host has as many
+    links, and each has half of the rate. Each licence is of its own chain."""
+    two = settled(placeable(tmp_path, f"{hosting}chains: 1", 2, more, text, chains=2))
+    one = settled(placeable(tmp_path, f"{hosting}chains: 2", 2, more, text))
+    assert two.answer.word == "optimal"
+    rates = [chain.carries_pps for chain in two.plan(1.0, "").chains]
+    assert rates[0] == rates[1]
+    assert sum(rates) == pytest.approx(carried(one.answer), rel=2e-3)
+    spec = one.spec(tmp_path / "round.yaml", describe(find_engine()))
+    doc = document.parse(yaml.safe_dump(spec), tmp_path / "placed.yaml")
+    there, _ = simulated(doc, one.placeable.server).capacity()
+    assert sum(rates) == pytest.approx(there, rel=2e-3)
+
+
+def test_chains_have_lcores_and_a_group_each(tmp_path: Path) -> None:
+    given = placeable(tmp_path, "chains: 1", 2, chains=2)
+    chosen = settled(given)
+    first, second = chosen.plan(1.0, "").chains
+    taken = [cpu for chain in (first, second) for part in chain.segments for cpu in part.cpus]
+    assert len(set(taken)) == len(taken) and not set(taken) & set(given.host_cpus)
+    spec = chosen.spec(tmp_path / "round.yaml", describe(find_engine()))
+    assert "ground" not in spec and list(spec["groups"]) == ["c0", "c1"]
+    doc = document.parse(yaml.safe_dump(spec), tmp_path / "placed.yaml")
+    for chain, point in zip((first, second), points(doc, Machine(8, 2)), strict=True):
+        [one] = expand(point.doc)
+        bare = arrange(one, point.doc, given.server.cpus, partial(cpu_of, given.server))
+        [vnfs] = bare.chains
+        assert bare.traffic == list(chain.host_cpus)
+        assert [(v.nodes, v.lcores) for v in vnfs] == [
+            (p.functions, p.cpus) for p in chain.segments
+        ]
+
+
+ONE_BESIDE = SERVER.replace("cores_per_socket: 8", "cores_per_socket: 2").replace(
+    "  - {name: memory", f"{LLC.replace('shared_by: 4', 'shared_by: 2')}  - {{name: memory"
+)
+
+
+@pytest.mark.parametrize(("functions", "narrowest"), [(1, 0), (3, 1)])
+def test_chains_that_share_an_lcore_carry_what_copies_on_one_do(
+    tmp_path: Path, functions: int, narrowest: int
+) -> None:
+    """There is one lcore beside the host's, for the VNF of each chain. On it each waits for the
+    other's slice of 100 us and has one itself; its link has 64 slots. The host polls the link of
+    the one that does not run in vain."""
+    hosting = "oversubscription: '2:1', slots: 64, chains: "
+    given = placeable(tmp_path, f"{hosting}1", functions, text=ONE_BESIDE, chains=2)
+    chosen = settled(given)
+    assert chosen.answer.word == "optimal"
+    plan = chosen.plan(1.0, "")
+    assert [part.cpus for chain in plan.chains for part in chain.segments] == [(1,), (1,)]
+    rates = [chain.carries_pps for chain in plan.chains]
+    copies = placeable(
+        tmp_path, f"{hosting}2, placement: explicit, lcores: [1, 1]", functions, text=ONE_BESIDE,
+        more="  execution: rtc\n  lcores: {traffic: [0], chain: [1]}\n",
+    )  # fmt: skip
+    there, what = simulated(copies.doc, given.server).capacity()
+    assert what == f"lcore {narrowest}" and sum(rates) == pytest.approx(there, rel=5e-4)
+    [_, told] = plan.cautions
+    assert f"turns of up to 0.2 ms in all, in which {rates[0] * 200e-6:.0f} packets" in told
+    roomy = settled(replace(given, doc=given.doc, experiments=_with_slots(given, 1024)))
+    assert len(roomy.plan(1.0, "").cautions) == 1
+
+
+def test_lcores_are_shared_by_no_more_vnfs_than_the_ratio(tmp_path: Path) -> None:
+    three = placeable(tmp_path, "oversubscription: '2:1'", text=ONE_BESIDE, chains=3)
+    with pytest.raises(HeadraceError, match="no placement"):
+        Placing(three.problem(), 2.0).answer()
+
+
+def _with_slots(given: HostedPlaceable, slots: int) -> list[Experiment]:
+    changed = []
+    for one in given.experiments:
+        study = one.study
+        hosting = study.deployment.hosting.model_copy(update={"slots": slots})
+        deployment = study.deployment.model_copy(update={"hosting": hosting})
+        changed.append(replace(one, study=study.model_copy(update={"deployment": deployment})))
+    return changed
 
 
 def switched(seed: int) -> PlacementProblem:

@@ -70,27 +70,7 @@ class HostedProvisioning:
     _filled: dict[tuple[str, str, int, int, float], _Filled] = field(default_factory=dict)
 
     def check(self, server: DescribedServer, home: DescribedServer) -> None:
-        chains = {one.chain for one in self.experiments}
-        if len(chains) != 1:
-            raise self.doc.error(
-                ("chains",), "several, hosted; allowed: one, and how many copies is computed"
-            )
-        [one, *_] = self.experiments
-        hosting, at = one.hosting, ("deployment", "hosting")
-        if one.chain not in one.study.demands:
-            raise self.doc.error((), "no `demands`; allowed: chain: {rate: ...}")
-        for key, given in (
-            ("chains", hosting.chains != 1),
-            ("active", hosting.active is not None),
-            ("lcores", hosting.lcores is not None),
-            ("oversubscription", hosting.oversubscription is not None),
-        ):
-            if given:
-                raise self.doc.error((*at, key), "is what `headrace provision` computes")
-        if one.study.deployment.lcores.chain is not None:
-            raise self.doc.error(
-                ("deployment", "lcores", "chain"), "is what `headrace provision` computes"
-            )
+        check_asked(self.doc, self.experiments)
         for each in self.experiments:
             check_covered(each, self.doc, home, server)
 
@@ -299,6 +279,25 @@ class HostedProvisioning:
             filled.layout, rate, capacity, filled.point.experiment, server, "events"
         )  # fmt: skip
         return None if delays is None else float(np.median(delays)) / 1e3
+
+
+def check_asked(doc: Document, experiments: Sequence[Experiment]) -> None:
+    """BadInput where a chain has no demand, or the study says what is to be computed."""
+    for one in experiments:
+        if one.chain not in one.study.demands:
+            raise doc.error((), "no `demands`; allowed: chain: {rate: ...}")
+    deployment = experiments[0].study.deployment
+    hosting, at = experiments[0].hosting, ("deployment", "hosting")
+    for key, given in (
+        ("chains", hosting.chains != 1),
+        ("active", hosting.active is not None),
+        ("lcores", hosting.lcores is not None),
+        ("oversubscription", hosting.oversubscription is not None),
+    ):
+        if given:
+            raise doc.error((*at, key), "is what `headrace provision` computes")
+    if deployment.lcores.chain is not None:
+        raise doc.error(("deployment", "lcores", "chain"), "is what `headrace provision` computes")
 
 
 def _cpus(filled: _Filled) -> set[int]:

@@ -38,6 +38,7 @@ from headrace.spec.placement import (
     UsedLcore,
     UsedLimit,
 )
+from headrace.spec.study import Experiment
 
 Json = dict[str, Any]
 RETA = 128  # entries of a port's table, as most NICs have at least
@@ -79,7 +80,9 @@ class SettledPlacement:
             chains=tuple(self._chain(c) for c in range(len(self.problem.chains))),
             lcores=tuple(self._lcores()),
             limits=tuple(self._limits()),
-            cautions=self._hosted.cautions if self._hosted is not None else (),
+            cautions=()
+            if self._hosted is None
+            else self._hosted.cautions(self.answer.placement, self._factor),
             answer=self.answer,
         )
 
@@ -121,7 +124,7 @@ class SettledPlacement:
         )
 
     def _segments(self, number: int) -> Iterator[SettledSegment]:
-        hosted = self._hosted
+        hosted, one = self._hosted, self.placeable.experiments[number]
         chain, way = self.problem.chains[number], self.answer.placement.ways[number]
         for i, (s, come) in enumerate(
             zip(way.segments, origins(self.problem, chain, way), strict=True)
@@ -133,7 +136,7 @@ class SettledPlacement:
                 cpus=self._cpus(s),
                 load=self._load(share(chain, work, len(s.lcores))),
                 comes=(_FROM_SEGMENT if i else _FROM_PORT)[come],
-                vfs=() if hosted is None else hosted.functions_of(i, len(way.segments)),
+                vfs=() if hosted is None else hosted.functions_of(one, i, len(way.segments)),
             )
 
     def _load(self, load: int) -> float:
@@ -230,44 +233,50 @@ class SettledPlacement:
 
     def spec(self, server: Path, description: Description) -> Json:
         """One group for each chain, at the rate that it is placed for, on the described server. Its
-        files are named from the root, so that it can be stored anywhere. Of VNFs that are hosted
-        apart there is one chain, and no ground: it is for the server itself, or for `--on`."""
+        files are named from the root, so that it can be stored anywhere. VNFs that are hosted apart
+        have no ground: that spec is for the server itself, or for `--on`; one chain of them has no
+        group either."""
         doc = self.placeable.doc
         data = {
             key: value
             for key, value in doc.data.items()
             if key not in ("chain", "chains", "demands", "ground", "measure", "deployment")
         }
-        groups = {}
+        groups: dict[str, Json] = {}
         for c, one in enumerate(self.placeable.experiments):
             chain = self._chain(c)
-            nodes = [
-                {"name": n.name, "nf": n.nf,
-                 "params": with_absolute_files(description.nfs[n.nf]["params"], n.params, doc)}
-                for n in one.nodes
-            ]  # fmt: skip
-            if self._hosted is not None:
-                return {
-                    **data,
-                    "chain": nodes,
-                    "deployment": self._deployed(chain),
-                    "measure": doc.data.get("measure") or {"loads": [round(chain.rate_pps)]},
-                }
-            execution = {
-                "name": "placed",
-                "segments": [list(s.functions) for s in chain.segments],
-                "lcores": [list(s.cpus) for s in chain.segments],
-            }
-            deployment = {**(doc.data.get("deployment") or {}), "execution": execution}
-            if self.placeable.server.tester == "inside":
-                deployment["lcores"] = {"traffic": [self._free()], "shared": True}
             groups[one.chain] = {
                 "about": f"Chain {one.chain} as placed on {chain.server}.",
-                "spec": {"chain": nodes, "deployment": deployment,
-                         "measure": {"loads": [round(chain.rate_pps)]}},
-            }  # fmt: skip
-        named = server.stem if server.parent == shipped("servers") else str(server.resolve())
-        return {**data, "ground": {"simulated": {"server": named}}, "groups": groups}
+                "spec": self._chain_spec(one, chain, description),
+            }
+        if self._hosted is None:
+            named = server.stem if server.parent == shipped("servers") else str(server.resolve())
+            return {**data, "ground": {"simulated": {"server": named}}, "groups": groups}
+        if len(groups) > 1:
+            return {**data, "groups": groups}
+        [only] = groups.values()
+        return {**data, **only["spec"]}
+
+    def _chain_spec(self, one: Experiment, chain: SettledChain, description: Description) -> Json:
+        doc = self.placeable.doc
+        nodes = [
+            {"name": n.name, "nf": n.nf,
+             "params": with_absolute_files(description.nfs[n.nf]["params"], n.params, doc)}
+            for n in one.nodes
+        ]  # fmt: skip
+        loads: Json = {"loads": [round(chain.rate_pps)]}
+        if self._hosted is not None:
+            measure = doc.data.get("measure") or loads
+            return {"chain": nodes, "deployment": self._deployed(chain), "measure": measure}
+        execution = {
+            "name": "placed",
+            "segments": [list(s.functions) for s in chain.segments],
+            "lcores": [list(s.cpus) for s in chain.segments],
+        }
+        deployment = {**(doc.data.get("deployment") or {}), "execution": execution}
+        if self.placeable.server.tester == "inside":
+            deployment["lcores"] = {"traffic": [self._free()], "shared": True}
+        return {"chain": nodes, "deployment": deployment, "measure": loads}
 
     def _deployed(self, chain: SettledChain) -> Json:
         """An lcore for each VNF, the first copy's first, and the host's."""

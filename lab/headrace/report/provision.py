@@ -209,5 +209,8 @@ def _delays(row: ServersNeeded) -> str | None:
 
 
 def _vnfs(hosted: HostedVnfs) -> str:
+    if hosted.by_chain:
+        each = (f"{name} {one.copies} × {one.vnfs}" for name, one in hosted.by_chain.items())
+        return f"{', '.join(each)} VNFs at {hosted.oversubscription}:1"
     several = f"{hosted.chains} × {plural(hosted.vnfs, 'VNF')}"
     return f"{several} ({hosted.execution}) at {hosted.oversubscription}:1"

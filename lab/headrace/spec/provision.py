@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from headrace.spec.base import Spec
 
 
@@ -37,9 +39,17 @@ class PredictedPower(Spec):
     sources: tuple[str, ...]
 
 
+class ChainVnfs(Spec):
+    """What one chain has on each server: `copies`, of `vnfs` VNFs each."""
+
+    copies: int
+    vnfs: int
+
+
 class HostedVnfs(Spec):
     """VNFs hosted apart on each server: `chains` copies of the chain, of `vnfs` VNFs each as
-    `execution` cuts it, `oversubscription` of them on a physical core at most."""
+    `execution` cuts it, `oversubscription` of them on a physical core at most. Of several chains
+    `by_chain` says what each has; then `chains` are all copies, `vnfs` all VNFs."""
 
     kind: str
     execution: str
@@ -47,6 +57,7 @@ class HostedVnfs(Spec):
     chains: int
     oversubscription: int
     limit: str  # what has the least left of all: an lcore, the NIC's switch, a licence
+    by_chain: dict[str, ChainVnfs] = Field(default_factory=dict)
 
 
 class ServersNeeded(Spec):
