@@ -22,6 +22,7 @@ from headrace.host.consoles import Terminal
 from headrace.host.programs import find_engine
 from headrace.host.store import save, server_given
 from headrace.layout import check_placement
+from headrace.profile.chain_parts import in_parts
 from headrace.profile.hosted_placeable import HostedPlaceable
 from headrace.profile.placeable import Placeable, PlacementWish
 from headrace.profile.settled import SettledPlacement
@@ -59,7 +60,7 @@ def place(doc: Document, options: PlacingOptions) -> PlacementPlan:
     wish = PlacementWish(
         _aim(options.aim), share_of("--busy", options.busy), _count(options.servers)
     )
-    experiments = one_of_each(doc)
+    experiments = in_parts(one_of_each(doc), doc)
     placeable = kind_of_placeable(doc, experiments)(doc, experiments, server, home, wish)
     began = time.monotonic()
     answer = Placing(placeable.problem(), options.seconds, progress()).answer()

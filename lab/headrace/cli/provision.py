@@ -96,6 +96,7 @@ def _rows(
     usd_per_kwh: float | None,
 ) -> tuple[list[ServersNeeded], tuple[str, ...]]:
     """For each type of server and each factor; and the cautions."""
+    from headrace.profile.chain_parts import in_parts
     from headrace.profile.placeable import Placeable
     from headrace.profile.provisioned import CAUTIONS, Costing, Provisioning
     from headrace.profile.provisioned_chains import CHAINS_CAUTION, ChainsProvisioning
@@ -108,7 +109,8 @@ def _rows(
     if kind_of_placeable(doc, experiments) is Placeable:
         if oversubscription:
             raise bad_value("--oversubscription", oversubscription[0], allowed="of hosted VNFs")
-        inline = Provisioning(doc, experiments, asked.full, asked.within, asked.most, costing)
+        parts = in_parts(experiments, doc)
+        inline = Provisioning(doc, parts, asked.full, asked.within, asked.most, costing)
         return [inline.needed(*pair, one) for pair in pairs for one in asked.factors], CAUTIONS
     ratios = sorted({_ratio(one) for one in oversubscription or ("1:1", "2:1", "4:1")})
     hosted: ChainsProvisioning | HostedProvisioning

@@ -3,15 +3,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
+from headrace.engine.describe import describe
 from headrace.engine.place import Topology, place
 from headrace.errors import BadInput
 from headrace.ground.simulated.costs import priced
+from headrace.host.programs import find_engine
 from headrace.layout.placing import segment_work, share
 from headrace.layout.provable import Placing
+from headrace.profile.chain_parts import in_parts
 from headrace.profile.placeable import Placeable, PlacementWish
 from headrace.profile.settled import SettledPlacement
 from headrace.report.document_model import Table
@@ -19,7 +24,9 @@ from headrace.report.placed import document as placed_document
 from headrace.report.placed import sentence
 from headrace.spec import document
 from headrace.spec.described import DescribedServer
+from headrace.spec.group import Machine
 from headrace.spec.placement import WHOLE, PlacementAim
+from headrace.spec.points import points
 from headrace.spec.server_file import read_server
 from headrace.spec.study import expand
 
@@ -151,3 +158,51 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     near = read_server(tmp_path / "near.yaml")[1]
     with pytest.raises(BadInput, match="no `remote_cycles`"):
         Placeable(given.doc, given.experiments, near, near, given.wish).problem()
+
+
+def test_a_chain_in_two_parts_is_placed_as_two_of_half_the_flows(tmp_path: Path) -> None:
+    """One that is too much for the lcores of a cache is on both sockets: the problem is the one of
+    two chains with half of the rate and of the flows."""
+    halves = (
+        "name: two\nchains: {one-1: [acl, lb], one-2: [acl, lb]}\n"
+        "demands: {one-1: {rate: 20M}, one-2: {rate: 20M}}\n"
+        "workload: {flows: {count: 500}}\ndeployment: {steer: even}\n"
+    )
+    whole = (
+        "name: two\nchains: {one: [acl, lb]}\ndemands: {one: {rate: 40M}}\n"
+        "workload: {flows: {count: 1000}}\ndeployment: {steer: even}\n"
+    )
+    given = placeable(tmp_path, "rate", whole.replace("40M", "40M, parts: 2"))
+    parts = replace(given, experiments=in_parts(given.experiments, given.doc))
+    assert parts.problem() == placeable(tmp_path, "rate", halves).problem()
+    apart, together = (
+        Placing(one.problem(), 3.0).answer() for one in (parts, placeable(tmp_path, "rate", whole))
+    )
+    assert apart.word == together.word == "optimal"
+    assert {s.area for way in apart.placement.ways for s in way.segments} == {0, 1}
+    assert together.value == pytest.approx(2 * apart.value, rel=0.02)
+    settled = SettledPlacement(parts, apart)
+    plan = settled.plan(1.0, "")
+    assert [chain.chain for chain in plan.chains] == ["one-1", "one-2"]
+    assert [sum(chain.buckets) for chain in plan.chains] == [64, 64]
+    spec = settled.spec(tmp_path / "round.yaml", describe(find_engine()))
+    doc = document.parse(yaml.safe_dump(spec), tmp_path / "placed.yaml")
+    for point in points(doc, Machine(8, 2)):
+        [one] = expand(point.doc)
+        assert one.flows == 500 and one.study.measure.loads == (20_000_000,)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("1000}", "1000, order: zipf}", "one.parts: of flows some of which have more packets"),
+        ("{count: 1000}", "{count: 1, vary: []}", "one.parts: of 1 flows; allowed: no more parts"),
+        ("other", "one-1", "one.parts: one-1 is another chain's name"),
+        ("steer: even", "hosting: process", "one.parts: of VNFs that are hosted apart"),
+    ],
+)
+def test_what_cannot_be_divided_is_refused(tmp_path: Path, old: str, new: str, words: str) -> None:
+    text = STUDY.replace("{rate: 2M}", "{rate: 2M, parts: 2}").replace(old, new)
+    given = placeable(tmp_path, text=text)
+    with pytest.raises(BadInput, match=words):
+        in_parts(given.experiments, given.doc)

@@ -21,6 +21,7 @@ from headrace.layout.placing import (
     share,
     value_of,
 )
+from headrace.profile.chain_parts import parts_of
 from headrace.profile.hosted_placeable import HostedPlaceable
 from headrace.profile.placeable import Placeable
 from headrace.spec.placement import (
@@ -104,7 +105,8 @@ class SettledPlacement:
         door = chain.doors[way.door]
         latency = loads_of(self.problem, self.answer.placement).latency_ns[number]
         queues = self._cpus(way.segments[0])
-        buckets = [len(range(i, RETA, len(queues))) for i in range(len(queues))]
+        entries = RETA // parts_of(self.placeable.experiments[number])
+        buckets = [len(range(i, entries, len(queues))) for i in range(len(queues))]
         sockets = self.placeable.server.sockets
         hosts = self._hosted.host_cpus if self._hosted is not None else ()
         return SettledChain(
@@ -276,7 +278,16 @@ class SettledPlacement:
         deployment = {**(doc.data.get("deployment") or {}), "execution": execution}
         if self.placeable.server.tester == "inside":
             deployment["lcores"] = {"traffic": [self._free()], "shared": True}
-        return {"chain": nodes, "deployment": deployment, "measure": loads}
+        spec = {"chain": nodes, "deployment": deployment, "measure": loads}
+        return spec if parts_of(one) == 1 else {**spec, "workload": self._part(one)}
+
+    def _part(self, one: Experiment) -> Json:
+        """The traffic with the part's own number of flows."""
+        given = self.placeable.doc.data.get("workload") or {}
+        workload = dict(given[0] if isinstance(given, list) else given)
+        flows = workload.get("flows")
+        own = {"count": one.flows}
+        return {**workload, "flows": {**flows, **own} if isinstance(flows, dict) else own}
 
     def _deployed(self, chain: SettledChain) -> Json:
         """An lcore for each VNF, the first copy's first, and the host's."""

@@ -95,9 +95,12 @@ def ground_of(doc: Document) -> GroundChoice | None:
 
 
 class Demand(Spec):
-    """What a chain is to carry, and how long its packets may take at most in the middle."""
+    """What a chain is to carry, and how long its packets may take at most in the middle. `parts`:
+    into how many its flows may be divided, each with a way of its own through the server; a port's
+    table (RETA) has that many halves."""
 
     rate: PossibleRate
+    parts: Literal[1, 2, 4, 8] = 1
     latency: Annotated[Seconds, Field(gt=0)] | None = None
 
 
