@@ -50,6 +50,8 @@ def trial(
             phase=phase,
             started_at=started_at,
             intended_duration_s=seconds,
+            line_cycles=seen.line and seen.line.cycles,
+            line_share=seen.line and seen.line.share,
         )
 
     observed = deployed.read()

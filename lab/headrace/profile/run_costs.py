@@ -23,7 +23,7 @@ from headrace.analyse.units import plural
 from headrace.errors import BadInput
 from headrace.ground.simulated.ground import SimulatedGround, SimulatedPoint
 from headrace.model.fitting import NOISE, STEP, Unknown, fitted
-from headrace.model.lines_between import commonest, same_state
+from headrace.model.lines_between import WHOLE, commonest, same_state
 from headrace.profile.run_parts import PAUSES, Pair, RunTrial, pauses_of
 from headrace.record.again import document_of
 from headrace.record.bundle import Bundle
@@ -75,7 +75,7 @@ def costs_of_runs(
     lines = commonest([[one.line for one in every if one.line]])
     kept, left = [], []
     for one in every:
-        why = _why_not(one, lines)
+        why = why_not(one, lines)
         if why is None:
             kept.append(one)
         else:
@@ -107,7 +107,7 @@ def trials_of(bundle: Bundle, start: DescribedServer) -> Iterator[RunTrial]:
         raise BadInput(f"{bundle.path}: has no spec.yaml; allowed: bundles of `headrace run`")
     ground = SimulatedGround(start, start, "events")
     here = Machine(start.cores, 1)
-    lines = {one.trial: one.line_cycles for one in bundle.trials()}
+    trials = {one.trial: one for one in bundle.trials()}
     there: dict[tuple[str, str, str], SimulatedPoint] = {}
     for point in points(doc, here, Wanted()):
         for one in expand(point.doc):
@@ -117,17 +117,21 @@ def trials_of(bundle: Bundle, start: DescribedServer) -> Iterator[RunTrial]:
     for result in bundle.results():
         key = (result.chain, result.execution, result.workload)
         if result.ground == "measured" and key in there:
-            line = lines.get(result.trial or 0)
-            yield RunTrial(f"{result.chain} {result.goal}", there[key], result, line)
+            trial = trials.get(result.trial or 0)
+            line = trial.line_cycles if trial else None
+            moved = trial is not None and trial.line_share is not None and trial.line_share < WHOLE
+            yield RunTrial(f"{result.chain} {result.goal}", there[key], result, line, moved)
 
 
-def _why_not(one: RunTrial, lines: float | None) -> str | None:
+def why_not(one: RunTrial, lines: float | None) -> str | None:
     counters = one.result.counters
     if counters is None or not one.result.received:
         return "nothing came through"
     held = max((worker.away for worker in counters.workers), default=0.0)
     if held > HELD_UP:
         return f"other work had an lcore for {held:.0%} of it"
+    if one.moved:
+        return "the host moved its lcores meanwhile"
     if one.line and not same_state(one.line, lines):
         return f"a line took {one.line:.0f} TSC cycles, {lines:.0f} in most"
     return None

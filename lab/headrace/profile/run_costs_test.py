@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from headrace.ground.simulated.ground import SimulatedDeployed, SimulatedGround
-from headrace.profile.run_costs import robust, taken_from, with_figures
+from headrace.profile.run_costs import robust, taken_from, why_not, with_figures
 from headrace.profile.run_parts import RunTrial, pauses_of
 from headrace.record.counters import Counters, OutputReading, ReplicaReading, WorkerReading
 from headrace.record.rows import Result
@@ -188,3 +189,21 @@ def test_an_lcore_stood_still_as_often_as_it_was_seen_to(tmp_path: Path) -> None
     assert pauses.per_s.value == pytest.approx(10 / 0.009, rel=1e-3)
     assert sorted(set(pauses.us)) == [10.0, 30.0]
     assert pauses.us.count(30.0) / len(pauses.us) == pytest.approx(0.2, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("line", "moved", "why"),
+    [
+        (78.0, False, None),
+        (None, False, None),  # nobody read it
+        (340.0, False, "a line took 340 TSC cycles, 78 in most"),
+        (78.0, True, "the host moved its lcores meanwhile"),
+    ],
+)
+def test_a_trial_of_another_state_is_left_out(
+    tmp_path: Path, line: float | None, moved: bool, why: str | None
+) -> None:
+    truth = read_round(tmp_path, SERVER)
+    one = replace(trial(truth, truth, WAYS[0], 1e6), line=line, moved=moved)
+    one.result.__dict__["received"] = 1
+    assert why_not(one, 78.0) == why

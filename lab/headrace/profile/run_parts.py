@@ -50,12 +50,13 @@ class Pair:
 @dataclass(frozen=True)
 class RunTrial:
     """A trial that was measured, and the same on the described server. `line`: TSC cycles of a line
-    of another lcore meanwhile; None: not known."""
+    of another lcore meanwhile; None: not known. `moved`: it took several times."""
 
     name: str
     point: SimulatedPoint
     result: Result
     line: float | None
+    moved: bool = False
 
     @property
     def counters(self) -> Counters:

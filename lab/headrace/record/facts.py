@@ -68,6 +68,15 @@ class Facts:
 
 
 @dataclass(frozen=True)
+class LineRead:
+    """TSC cycles of a line that another lcore wrote, by looks before and behind a trial. `share`:
+    of these looks, those that say so."""
+
+    cycles: float
+    share: float
+
+
+@dataclass(frozen=True)
 class Observation:
     """One direction of a trial, or the sum of both, as the ground saw it."""
 
@@ -75,3 +84,4 @@ class Observation:
     figures: Figures
     facts: Facts
     sliced: Sliced | None = None
+    line: LineRead | None = None  # where no slices say it

@@ -23,6 +23,7 @@ from headrace.ground.hosted.chaos import Victims
 from headrace.ground.hosted.container import check as check_containers
 from headrace.ground.hosted.hosted import HostedEngine
 from headrace.ground.hosted.limits_used import limits
+from headrace.ground.hosted.line_read import LineBetween, pair_of
 from headrace.ground.hosted.ovs_dpdk import memory_mb
 from headrace.ground.hosted.parts import Vnf
 from headrace.ground.hosted.run_queue import WORKER
@@ -107,6 +108,9 @@ class DeployedHosted(DeployedEngine):
     ) -> None:
         self.hosted, self.host = point.hosted, engine
         self._placed: tuple[Finding, ...] = ()
+        # Guests' lcores are their hypervisor's, wherever it has them.
+        vm = self.hosted.hosting.kind == "vm"
+        self._line = LineBetween(None if vm else pair_of(self.hosted.placement))
         super().__init__(point, site, engine, plan, floor)
         self._shares: RateCost | None = None
         if self.hosted.hosting.shares == RATE_COST:
@@ -122,6 +126,7 @@ class DeployedHosted(DeployedEngine):
         return (*super().labels, *self.host.labels)
 
     def start(self, offer: Offer, load_pps: float, seconds: float) -> None:
+        self._line.begin()
         if self._shares is not None:
             self._shares.begin()
         super().start(offer, load_pps, seconds)
@@ -185,7 +190,9 @@ class DeployedHosted(DeployedEngine):
             places = self.places()
             self._placed = (placement_finding(places),)
             keep_places(self.site.bundle, f"{self.point.chain}, {self.point.execution}", places)
-        return super().read()
+        observed = super().read()
+        line = self._line.end()
+        return [replace(one, line=line) for one in observed]
 
     def seen(self, observation: Observation, reading: Reading) -> Observation:
         figures, facts = observation.figures, observation.facts
