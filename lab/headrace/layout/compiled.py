@@ -2,17 +2,16 @@
 """The loop of layout/events.py, compiled. Arrays instead of objects, as numba knows those.
 
 By queue: `qi` and `qf` (integers, floats); its ring, `whens` a packet came and `dues`, when it was
-to be sent; `filled[0]` lists the queues that hold any, `filled[1]` has where each is listed. By
-lcore: `li`, `lf`; its queues are `mine[li[a, OWN]]` and as many behind it as COUNT says, and other
-lcores that it may get packets of are `feeders[li[a, FED]]` and as many behind it as FEEDERS says.
-`first`: number of each stage's first queue. `planned`: when each packet is due. `par`: scalars.
-`total`: packets so far. `soonest`: a tree whose leaves are the lcores, and each other node the one
-of the two below it whose clock is behind, so that `soonest[1]` is the lcore to go on with.
+to be sent. By lcore: `li`, `lf`; its queues are `mine[li[a, OWN]]` and as many behind it as COUNT
+says. `first`: number of each stage's first queue. `planned`: when each packet is due. `par`:
+scalars. `total`: packets so far. `soonest`: a tree whose leaves are the lcores, and each other node
+the one of the two below it whose clock is behind, so that `soonest[1]` is the lcore to go on with.
 
-An lcore of one task that finds nothing is parked: its polls go on in turn, so that when the next
-one of each queue is follows from the first of them, and none has to be done until there is a
-packet. Its clock is that of the poll which finds one, or which does something else than look: a
-pause, or going to sleep. Whoever puts a packet into one of its queues sets it.
+An lcore whose task finds nothing is parked: its polls go on in turn, so that when the next one of
+each queue is follows from the first of them, and none has to be done until there is a packet. Its
+clock is that of the poll which finds one, or which does something else than look: a pause, going to
+sleep, or another task's turn. Whoever puts a packet into one of this task's queues sets it, and who
+rouses another task.
 """
 
 from __future__ import annotations
@@ -31,16 +30,17 @@ _compiled = njit(cache=True, _nrt=False, error_model="numpy", forceinline=True)
 NEVER = np.inf
 # Of qi: FOLLOWING is polled next; TURN counts packets that a stage before gave out in turn.
 CPU, TASK, STAGE, ROOM, FOLLOWING, HEAD, SIZE, DROPPED, ASLEEP, TURN = range(10)
-# Of qf: PHASE is how long after the first queue of its lcore it is polled, where none has packets.
-CYCLES, POLL, IDLE, SHARE, BEGINS, ENDS, PATIENCE, READY, PHASE = range(9)
-# Of li: queues, several tasks, next queue, polls for nothing; whether it feeds itself; the queue
-# that was to be polled when it was parked.
-COUNT, SEVERAL, AT, QUIET, OWN, FED, FEEDERS, ITSELF, FROM = range(9)
-# Of lf: PARKED, when the first poll is that has not been done (NEVER: it is not parked), and LAP,
-# how long a turn of all its queues takes where none has packets. BEGAN: its task's slice.
-CLOCK, SLICE_END, PAUSE_AT, PARKED, LAP, BEGAN = range(6)
+# Of qf: LAP is how long a turn of all queues of its task takes where none has packets, and PHASE
+# how long after the first of them it is polled then.
+CYCLES, POLL, IDLE, SHARE, BEGINS, ENDS, PATIENCE, READY, PHASE, LAP = range(10)
+# Of li: queues, several tasks, next queue, polls for nothing; the queue that was to be polled when
+# it was parked.
+COUNT, SEVERAL, AT, QUIET, OWN, FROM = range(6)
+# Of lf: PARKED, when the first poll is that has not been done (NEVER: it is not parked). BEGAN: its
+# task's slice.
+CLOCK, SLICE_END, PAUSE_AT, PARKED, BEGAN = range(5)
 PAUSE_RATE, SLICE, SWITCH, WAKE, ROUSE, LANES, OUTSIDE, PACKETS, MOST, KEPT = range(10)  # of par
-SENT, GONE, ARRIVED, EVENTS, FILLED = range(5)  # of total; FILLED: queues that are not empty
+SENT, GONE, ARRIVED, EVENTS = range(4)  # of total
 
 
 @_compiled
@@ -56,22 +56,6 @@ def _moved(lf: Any, soonest: Any, c: int) -> None:
         left, right = soonest[2 * node], soonest[2 * node + 1]
         soonest[node] = right if lf[right, CLOCK] < lf[left, CLOCK] else left
         node //= 2
-
-
-@_compiled
-def _fill(total: Any, filled: Any, q: int) -> None:
-    filled[0, total[FILLED]] = q
-    filled[1, q] = total[FILLED]
-    total[FILLED] += 1
-
-
-@_compiled
-def _empty(total: Any, filled: Any, q: int) -> None:
-    """The last of the list takes its place."""
-    total[FILLED] -= 1
-    last = filled[0, total[FILLED]]
-    filled[0, filled[1, q]] = last
-    filled[1, last] = filled[1, q]
 
 
 @_compiled
@@ -110,6 +94,82 @@ def _lane(qi: Any, qf: Any, first: Any, q: int) -> int:
 
 
 @_compiled
+def _poll_of(qf: Any, li: Any, lf: Any, c: int, q: int, when: float) -> float:
+    """The first poll of this queue of a parked lcore that is not before `when`."""
+    lap, first = qf[q, LAP], qf[q, PHASE] - qf[li[c, FROM], PHASE]
+    first = lf[c, PARKED] + (first if first >= 0 else first + lap)
+    if first >= when:
+        return float(first)
+    poll = first + np.ceil((when - first) / lap) * lap
+    return float(poll if poll >= when else poll + lap)  # the product may be rounded down
+
+
+@_compiled
+def _park(
+    qi: Any, qf: Any, li: Any, lf: Any, planned: Any, par: Any, total: Any, whens: Any, c: int
+) -> None:  # fmt: skip
+    """Nothing is done before the first of its task's polls that does not look in vain, or that
+    another task has the lcore instead of."""
+    lf[c, PARKED] = lf[c, CLOCK]
+    li[c, FROM] = li[c, AT]
+    until = min(lf[c, PAUSE_AT], lf[c, SLICE_END]) if li[c, SEVERAL] > 0 else lf[c, PAUSE_AT]
+    soonest, chosen, q = NEVER, li[c, AT], li[c, AT]
+    while True:
+        poll, when = NEVER, until
+        if qi[q, SIZE] > 0:
+            when = min(when, whens[q, qi[q, HEAD]])
+        elif qi[q, STAGE] == 0 and total[SENT] < par[PACKETS]:
+            when = min(when, planned[total[SENT]])
+        if when < NEVER:
+            poll = _poll_of(qf, li, lf, c, q, when)
+        if qf[q, PATIENCE] < NEVER:  # it has no other queue
+            last = qf[q, PATIENCE] - 1 - li[c, QUIET]
+            poll = min(poll, lf[c, PARKED] + last * qf[q, IDLE])
+        if poll < soonest:
+            soonest, chosen = poll, q
+        q = qi[q, FOLLOWING]
+        if q == li[c, AT]:
+            break
+    lf[c, CLOCK] = soonest
+    li[c, AT] = chosen
+
+
+@_compiled
+def _sooner(qf: Any, li: Any, lf: Any, soonest: Any, c: int, q: int, when: float) -> None:
+    """A parked lcore's poll of this queue from `when` on does not look in vain."""
+    poll = _poll_of(qf, li, lf, c, q, when)
+    if poll < lf[c, CLOCK]:
+        lf[c, CLOCK] = poll
+        li[c, AT] = q
+        _moved(lf, soonest, c)
+
+
+@_compiled
+def _unpark(qf: Any, li: Any, lf: Any, c: int) -> None:
+    """The poll that its clock stands at is done; how many were skipped counts for its patience."""
+    q = li[c, AT]
+    if qf[q, PATIENCE] < NEVER:
+        li[c, QUIET] += int(np.rint((lf[c, CLOCK] - lf[c, PARKED]) / qf[q, IDLE]))
+    lf[c, PARKED] = NEVER
+
+
+@_compiled
+def _shorten(qi: Any, qf: Any, li: Any, lf: Any, soonest: Any, c: int, end: float) -> None:
+    """Its slice ends sooner."""
+    if end >= lf[c, SLICE_END]:
+        return
+    lf[c, SLICE_END] = end
+    if lf[c, PARKED] == NEVER:
+        return
+    first = q = li[c, AT]
+    while True:
+        _sooner(qf, li, lf, soonest, c, q, end)
+        q = qi[q, FOLLOWING]
+        if q == first:
+            break
+
+
+@_compiled
 def _rouse(qi: Any, qf: Any, li: Any, lf: Any, soonest: Any, par: Any, q: int, when: float) -> bool:
     """A task that sleeps is told of a packet; its lcore begins with it when it has nothing else, or
     when the one that runs has had it for long enough."""
@@ -128,60 +188,13 @@ def _rouse(qi: Any, qf: Any, li: Any, lf: Any, soonest: Any, par: Any, q: int, w
             lf[c, PAUSE_AT] = _next_pause(lf[c, CLOCK], par[PAUSE_RATE])
         _moved(lf, soonest, c)
     else:
-        lf[c, SLICE_END] = min(lf[c, SLICE_END], max(qf[q, READY], lf[c, BEGAN] + par[KEPT]))
+        _shorten(qi, qf, li, lf, soonest, c, max(qf[q, READY], lf[c, BEGAN] + par[KEPT]))
     return True
 
 
 @_compiled
-def _poll_of(qi: Any, qf: Any, li: Any, lf: Any, c: int, q: int, when: float) -> float:
-    """The first poll of this queue of a parked lcore that is not before `when`."""
-    lap, first = lf[c, LAP], qf[q, PHASE] - qf[li[c, FROM], PHASE]
-    first = lf[c, PARKED] + (first if first >= 0 else first + lap)
-    if first >= when:
-        return float(first)
-    poll = first + np.ceil((when - first) / lap) * lap
-    return float(poll if poll >= when else poll + lap)  # the product may be rounded down
-
-
-@_compiled
-def _park(
-    qi: Any, qf: Any, li: Any, lf: Any, mine: Any, planned: Any, par: Any, total: Any, whens: Any,
-    c: int,
-) -> None:  # fmt: skip
-    """Nothing is done before the first of its polls that does not look in vain."""
-    lf[c, PARKED] = lf[c, CLOCK]
-    li[c, FROM] = li[c, AT]
-    soonest, chosen = NEVER, li[c, AT]
-    for i in range(li[c, COUNT]):
-        q = mine[li[c, OWN] + i]
-        poll = NEVER
-        if qi[q, SIZE] > 0:
-            poll = _poll_of(qi, qf, li, lf, c, q, whens[q, qi[q, HEAD]])
-        elif qi[q, STAGE] == 0 and total[SENT] < par[PACKETS]:
-            poll = _poll_of(qi, qf, li, lf, c, q, planned[total[SENT]])
-        if lf[c, PAUSE_AT] < NEVER:
-            poll = min(poll, _poll_of(qi, qf, li, lf, c, q, lf[c, PAUSE_AT]))
-        if qf[q, PATIENCE] < NEVER:  # it has no other queue
-            last = qf[q, PATIENCE] - 1 - li[c, QUIET]
-            poll = min(poll, lf[c, PARKED] + last * qf[q, IDLE])
-        if poll < soonest:
-            soonest, chosen = poll, q
-    lf[c, CLOCK] = soonest
-    li[c, AT] = chosen
-
-
-@_compiled
-def _unpark(qf: Any, li: Any, lf: Any, c: int) -> None:
-    """The poll that its clock stands at is done; how many were skipped counts for its patience."""
-    q = li[c, AT]
-    if qf[q, PATIENCE] < NEVER:
-        li[c, QUIET] += int(np.rint((lf[c, CLOCK] - lf[c, PARKED]) / qf[q, IDLE]))
-    lf[c, PARKED] = NEVER
-
-
-@_compiled
 def _put(
-    qi: Any, qf: Any, li: Any, lf: Any, soonest: Any, total: Any, filled: Any, whens: Any,
+    qi: Any, qf: Any, li: Any, lf: Any, soonest: Any, total: Any, whens: Any,
     dues: Any, q: int, when: float, due: float,
 ) -> None:  # fmt: skip
     if q < 0 or qi[q, SIZE] >= qi[q, ROOM]:
@@ -196,20 +209,15 @@ def _put(
     qi[q, SIZE] += 1
     if qi[q, SIZE] > 1:
         return
-    _fill(total, filled, q)
     c = qi[q, CPU]
-    if lf[c, PARKED] < NEVER:
-        poll = _poll_of(qi, qf, li, lf, c, q, when)
-        if poll < lf[c, CLOCK]:
-            lf[c, CLOCK] = poll
-            li[c, AT] = q
-            _moved(lf, soonest, c)
+    if lf[c, PARKED] < NEVER and qi[q, TASK] == qi[li[c, AT], TASK]:
+        _sooner(qf, li, lf, soonest, c, q, when)
 
 
 @_compiled
 def _admit(
     qi: Any, qf: Any, li: Any, lf: Any, first: Any, planned: Any, par: Any, total: Any,
-    filled: Any, soonest: Any, whens: Any, dues: Any,
+    soonest: Any, whens: Any, dues: Any,
 ) -> None:  # fmt: skip
     """What came until the next of all polls, of a source that is no lcore's, waits in the first
     queues: that poll is a sooner one then, if such a packet is what an lcore is parked for."""
@@ -217,7 +225,7 @@ def _admit(
         due = planned[total[SENT]]
         total[SENT] += 1
         q = _replica(qf, first, 1, due)
-        _put(qi, qf, li, lf, soonest, total, filled, whens, dues, q, due, due)
+        _put(qi, qf, li, lf, soonest, total, whens, dues, q, due, due)
 
 
 @_compiled
@@ -280,7 +288,6 @@ def _taken(
     planned: Any,
     par: Any,
     total: Any,
-    filled: Any,
     whens: Any,
     q: int,
     now: float,
@@ -297,71 +304,11 @@ def _taken(
         qi[q, DROPPED] += qi[q, SIZE]
         total[GONE] += qi[q, SIZE]
         qi[q, SIZE] = 0
-        _empty(total, filled, q)
     left, at = min(int(par[MOST]), qi[q, SIZE]), qi[q, HEAD]
     while taken < left and whens[q, at] <= now:
         taken += 1
         at = at + 1 if at + 1 < qi[q, ROOM] else 0
     return taken
-
-
-@_compiled
-def _not_before(qi: Any, qf: Any, li: Any, lf: Any, par: Any, q: int) -> float:
-    """Nobody looks at this queue sooner: its lcore's clock; behind another task the end of that
-    one's slice, when it may be taken from it for one that is roused, or when it will have found
-    nothing for as long as it waits."""
-    c = qi[q, CPU]
-    now, running = lf[c, CLOCK], li[c, AT]
-    if li[c, SEVERAL] == 0 or qi[q, TASK] == qi[running, TASK]:
-        return float(now)
-    left = (qf[running, PATIENCE] - li[c, QUIET]) * qf[running, IDLE]
-    return float(max(now, min(lf[c, SLICE_END], lf[c, BEGAN] + par[KEPT], now + left)))
-
-
-@_compiled
-def _first_taken(
-    qi: Any,
-    qf: Any,
-    li: Any,
-    lf: Any,
-    par: Any,
-    total: Any,
-    filled: Any,
-    whens: Any,
-    due: float,
-    enough: float,
-) -> float:
-    """When the first of all packets that wait can be taken; anything up to `enough` is as good. A
-    queue that was so is looked at first the next time."""
-    soonest = due
-    for i in range(total[FILLED]):
-        q = filled[0, i]
-        head = whens[q, qi[q, HEAD]]
-        soonest = min(soonest, max(head, _not_before(qi, qf, li, lf, par, q)))
-        if soonest <= enough:
-            front = filled[0, 0]
-            filled[0, 0], filled[0, i] = q, front
-            filled[1, q], filled[1, front] = 0, i
-            break
-    return float(soonest)
-
-
-@_compiled
-def _first_own(
-    qi: Any, li: Any, mine: Any, total: Any, filled: Any, whens: Any, c: int, own: float
-) -> float:
-    """When the first packet came that waits for this lcore; `own`, if none did before it."""
-    if total[FILLED] < li[c, COUNT]:
-        for i in range(total[FILLED]):
-            q = filled[0, i]
-            if qi[q, CPU] == c:
-                own = min(own, whens[q, qi[q, HEAD]])
-        return own
-    for i in range(li[c, COUNT]):
-        q = mine[li[c, OWN] + i]
-        if qi[q, SIZE] > 0:
-            own = min(own, whens[q, qi[q, HEAD]])
-    return own
 
 
 @_compiled
@@ -371,51 +318,24 @@ def _idle(
     li: Any,
     lf: Any,
     mine: Any,
-    feeders: Any,
     planned: Any,
     par: Any,
     total: Any,
-    filled: Any,
     whens: Any,
     c: int,
     q: int,
 ) -> None:
-    """A poll that found nothing. A task that found nothing for as long as it waits sleeps. Where
-    several share the lcore, whole polls until something may come: nobody sends before the clocks of
-    the lcores that feed this one, nor is a packet made before it is due; and none moves before the
-    first of all that wait can be taken."""
+    """A poll that found nothing. A task that found nothing for as long as it waits sleeps."""
     li[c, QUIET] += 1
     lf[c, CLOCK] += qf[q, IDLE]
-    if li[c, QUIET] >= qf[q, PATIENCE]:
-        if qi[q, SIZE] > 0:  # who sends is ahead, and rouses it then
-            qf[q, READY] = whens[q, qi[q, HEAD]] + par[WAKE]
-        else:
-            qi[q, ASLEEP] = 1
-        _switch(qi, qf, li, lf, mine, par, c, lf[c, CLOCK])
+    if li[c, QUIET] < qf[q, PATIENCE]:
+        _park(qi, qf, li, lf, planned, par, total, whens, c)
         return
-    if li[c, SEVERAL] == 0:
-        _park(qi, qf, li, lf, mine, planned, par, total, whens, c)
-        return
-    if li[c, QUIET] <= 1:
-        return
-    due = planned[total[SENT]] if total[SENT] < par[PACKETS] else NEVER
-    own = _first_own(qi, li, mine, total, filled, whens, c, lf[c, SLICE_END])
-    if li[c, ITSELF] > 0 or par[OUTSIDE] > 0:
-        own = min(own, due)
-    coming = NEVER
-    for i in range(li[c, FEEDERS]):
-        feeder = feeders[li[c, FED] + i]
-        coming = min(coming, min(lf[feeder, CLOCK], lf[feeder, PARKED]))
-    if coming < own:
-        coming = max(coming, _first_taken(qi, qf, li, lf, par, total, filled, whens, due, coming))
-    coming = min(own, coming)
-    if qf[q, PATIENCE] < NEVER:
-        coming = min(coming, lf[c, CLOCK] + (qf[q, PATIENCE] - 1 - li[c, QUIET]) * qf[q, IDLE])
-    if lf[c, CLOCK] < coming < NEVER:
-        turns = np.floor((coming - lf[c, CLOCK]) / qf[q, IDLE])
-        lf[c, CLOCK] += turns * qf[q, IDLE]
-        if qf[q, PATIENCE] < NEVER:
-            li[c, QUIET] += int(turns)
+    if qi[q, SIZE] > 0:  # who sends is ahead, and rouses it then
+        qf[q, READY] = whens[q, qi[q, HEAD]] + par[WAKE]
+    else:
+        qi[q, ASLEEP] = 1
+    _switch(qi, qf, li, lf, mine, par, c, lf[c, CLOCK])
 
 
 @_compiled
@@ -428,7 +348,6 @@ def _work(
     planned: Any,
     par: Any,
     total: Any,
-    filled: Any,
     soonest: Any,
     whens: Any,
     dues: Any,
@@ -456,13 +375,11 @@ def _work(
         else:
             lanes = par[LANES] > 0
             to = _lane(qi, qf, first, q) if lanes else _replica(qf, first, stage + 1, now)
-            _put(qi, qf, li, lf, soonest, total, filled, whens, dues, to, done, due)
+            _put(qi, qf, li, lf, soonest, total, whens, dues, to, done, due)
             if to >= 0 and _rouse(qi, qf, li, lf, soonest, par, to, done):
                 lf[c, CLOCK] += par[ROUSE]
     if stage > 0:
         qi[q, SIZE] -= taken
-        if qi[q, SIZE] == 0:
-            _empty(total, filled, q)
 
 
 @_loop
@@ -473,12 +390,10 @@ def run(
     lf: Any,
     first: Any,
     mine: Any,
-    feeders: Any,
     pauses: Any,
     planned: Any,
     par: Any,
     total: Any,
-    filled: Any,
     soonest: Any,
     whens: Any,
     dues: Any,
@@ -501,9 +416,7 @@ def run(
         _moved(lf, soonest, leaf)
     while total[ARRIVED] + total[GONE] < par[PACKETS]:
         if par[OUTSIDE] > 0:
-            _admit(
-                qi, qf, li, lf, first, planned, par, total, filled, soonest, whens, dues
-            )  # fmt: skip
+            _admit(qi, qf, li, lf, first, planned, par, total, soonest, whens, dues)
         c = soonest[1]
         now = lf[c, CLOCK]
         if lf[c, PARKED] < NEVER:
@@ -511,14 +424,14 @@ def run(
         if not _interrupted(qi, qf, li, lf, mine, pauses, par, c, now):
             q = li[c, AT]
             li[c, AT] = qi[q, FOLLOWING]  # of the same task
-            taken = _taken(qi, qf, planned, par, total, filled, whens, q, now)
+            taken = _taken(qi, qf, planned, par, total, whens, q, now)
             if taken == 0:
-                _idle(qi, qf, li, lf, mine, feeders, planned, par, total, filled, whens, c, q)
+                _idle(qi, qf, li, lf, mine, planned, par, total, whens, c, q)
             else:
                 li[c, QUIET] = 0
                 total[EVENTS] += taken
                 _work(
-                    qi, qf, li, lf, first, planned, par, total, filled, soonest, whens, dues,
+                    qi, qf, li, lf, first, planned, par, total, soonest, whens, dues,
                     latencies, came, c, q, taken,
                 )  # fmt: skip
         _moved(lf, soonest, c)

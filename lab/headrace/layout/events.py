@@ -127,10 +127,10 @@ def follow(way: Traversal, packets: int, seed: int = 1) -> Followed:
     flat = [queue for several in way.stages for queue in several]
     cpus = sorted({queue.stage.cpu for queue in flat})
     qi, qf = _queues(way, flat, cpus)
-    feeders, li = _lcores(qi, len(cpus))
+    li = _lcores(qi, len(cpus))
     mine = np.argsort(qi[:, c.CPU], kind="stable").astype(np.int64)
-    lf, total = np.zeros((len(cpus), 6)), np.zeros(5, np.int64)
-    lf[:, c.LAP] = _laps(qi, qf, mine, len(cpus))
+    lf, total = np.zeros((len(cpus), 5)), np.zeros(4, np.int64)
+    _phases(qi, qf, mine)
     widest, leaves = int(qi[:, c.ROOM].max()), 1 << (len(cpus) - 1).bit_length()
     latencies, came = np.empty(packets), np.empty(packets)
     lcores = way.lcores
@@ -141,9 +141,9 @@ def follow(way: Traversal, packets: int, seed: int = 1) -> Followed:
         dtype=np.float64,
     )  # fmt: skip
     c.run(
-        qi, qf, li, lf, np.cumsum([0, *map(len, way.stages)]).astype(np.int64), mine, feeders,
+        qi, qf, li, lf, np.cumsum([0, *map(len, way.stages)]).astype(np.int64), mine,
         np.array(pauses.lengths, dtype=np.float64), way.planned(packets, seed), par, total,
-        np.zeros((2, len(flat)), np.int64), np.zeros(2 * leaves, np.int64),
+        np.zeros(2 * leaves, np.int64),
         np.empty((len(flat), widest)), np.empty((len(flat), widest)), latencies, came, seed,
     )  # fmt: skip
     source = lf[qi[0, c.CPU]]
@@ -186,41 +186,35 @@ def _queues(
             q.patience,
             0.0,
             0.0,
+            0.0,
         )
         for q in flat
     ]
     return np.array(rows, dtype=np.int64), np.array(floats, dtype=np.float64)
 
 
-def _laps(qi: NDArray[np.int64], qf: Floats, mine: NDArray[np.int64], count: int) -> Floats:
-    """How long each lcore takes to poll all its queues in vain; and when in it each is polled."""
+def _phases(qi: NDArray[np.int64], qf: Floats, mine: NDArray[np.int64]) -> None:
+    """How long each task takes to poll all its queues in vain; and when in it each is polled."""
     from headrace.layout import compiled as c
 
-    laps = np.zeros(count)
+    laps: dict[tuple[int, int], float] = {}
+    places = [(int(cpu), int(task)) for cpu, task in qi[:, [c.CPU, c.TASK]]]
     for q in mine:  # in the order in which each lcore polls them
-        qf[q, c.PHASE] = laps[qi[q, c.CPU]]
-        laps[qi[q, c.CPU]] += qf[q, c.IDLE]
-    return laps
+        qf[q, c.PHASE] = laps.get(places[q], 0.0)
+        laps[places[q]] = qf[q, c.PHASE] + qf[q, c.IDLE]
+    qf[:, c.LAP] = [laps[place] for place in places]
 
 
-def _lcores(qi: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Other lcores that each may get packets of; and of each its queues, whether tasks share it,
-    the queue that it begins with, and where its lists begin."""
+def _lcores(qi: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Of each lcore its queues, whether tasks share it, the queue that it begins with, and where
+    its list begins."""
     from headrace.layout import compiled as c
 
-    cpu, task, stage = qi[:, c.CPU], qi[:, c.TASK], qi[:, c.STAGE]
-    # A source feeds itself: what it waits for is time.
-    gets, gives = np.nonzero((stage[:, None] == stage + 1) | (stage[:, None] + stage == 0))
-    feeds = np.zeros((count, count), dtype=np.bool_)
-    feeds[cpu[gets], cpu[gives]] = True
-    li = np.zeros((count, 9), dtype=np.int64)
-    li[:, c.ITSELF] = feeds.diagonal()
-    np.fill_diagonal(feeds, False)
+    cpu, task = qi[:, c.CPU], qi[:, c.TASK]
+    li = np.zeros((count, 6), dtype=np.int64)
     li[:, c.COUNT] = np.bincount(cpu, minlength=count)
     li[cpu[task > 0], c.SEVERAL] = 1
     first, own = np.unique(cpu[task == 0], return_index=True)
     li[first, c.AT] = np.nonzero(task == 0)[0][own]
-    li[:, c.FEEDERS] = feeds.sum(axis=1)
-    for begins, several in ((c.OWN, c.COUNT), (c.FED, c.FEEDERS)):
-        li[:, begins] = np.cumsum(li[:, several]) - li[:, several]
-    return np.nonzero(feeds)[1].astype(np.int64), li
+    li[:, c.OWN] = np.cumsum(li[:, c.COUNT]) - li[:, c.COUNT]
+    return li
