@@ -56,7 +56,6 @@ struct line *lines_walk(struct line *at, size_t steps);
 /* Another CPU that does what it is told, and meanwhile waits without touching anything else. */
 struct partner {
 	pthread_t thread;
-	unsigned int cpu;
 	void (*job)(void *arg);
 	void *arg;
 	_Alignas(LINE) atomic_uint asked;

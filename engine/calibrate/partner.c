@@ -26,10 +26,7 @@ static void *partner_main(void *arg)
 {
 	struct partner *p = arg;
 	unsigned int seen = 0;
-	struct err err;
 
-	if (pin_to(p->cpu, &err))
-		return NULL;
 	for (;;) {
 		while (atomic_load_explicit(&p->asked, memory_order_acquire) == seen)
 			rte_pause();
@@ -41,14 +38,27 @@ static void *partner_main(void *arg)
 	}
 }
 
+/*
+ * It begins on its CPU: on this thread's, which waits for it by looking, it would never run where both
+ * are real-time tasks.
+ */
 int partner_start(struct partner *p, unsigned int cpu, struct err *err)
 {
+	pthread_attr_t attr;
+	cpu_set_t set;
 	int rc;
 
 	memset(p, 0, sizeof(*p));
-	p->cpu = cpu;
-	rc = pthread_create(&p->thread, NULL, partner_main, p);
-	return rc ? err_set(err, rc, "", "no thread: %s", strerror(rc)) : 0;
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	rc = pthread_attr_init(&attr);
+	if (rc)
+		return err_set(err, rc, "", "no thread: %s", strerror(rc));
+	rc = pthread_attr_setaffinity_np(&attr, sizeof(set), &set);
+	if (!rc)
+		rc = pthread_create(&p->thread, &attr, partner_main, p);
+	pthread_attr_destroy(&attr);
+	return rc ? err_set(err, rc, "--cpus", "CPU %u: no thread: %s", cpu, strerror(rc)) : 0;
 }
 
 void partner_begin(struct partner *p, void (*job)(void *arg), void *arg)
