@@ -49,12 +49,21 @@ def _next_pause(now: float, per_cycle: float) -> float:
 
 
 @_compiled
+def _behind(lf: Any, soonest: Any, node: int) -> int:
+    left, right = soonest[2 * node], soonest[2 * node + 1]
+    return int(right if lf[right, CLOCK] < lf[left, CLOCK] else left)
+
+
+@_compiled
 def _moved(lf: Any, soonest: Any, c: int) -> None:
-    """The clock of this lcore is another one. Of two that are equal the first goes on."""
+    """The clock of this lcore is another one. Of two that are equal the first goes on. Above a node
+    that stays another one, nothing changes."""
     node = (len(soonest) // 2 + c) // 2
     while node > 0:
-        left, right = soonest[2 * node], soonest[2 * node + 1]
-        soonest[node] = right if lf[right, CLOCK] < lf[left, CLOCK] else left
+        before = soonest[node]
+        soonest[node] = _behind(lf, soonest, node)
+        if soonest[node] == before != c:
+            break
         node //= 2
 
 
@@ -412,8 +421,8 @@ def run(
     leaves = len(soonest) // 2
     for leaf in range(leaves):
         soonest[leaves + leaf] = min(leaf, len(lf) - 1)
-    for leaf in range(leaves):
-        _moved(lf, soonest, leaf)
+    for above in range(1, leaves):
+        soonest[leaves - above] = _behind(lf, soonest, leaves - above)
     while total[ARRIVED] + total[GONE] < par[PACKETS]:
         if par[OUTSIDE] > 0:
             _admit(qi, qf, li, lf, first, planned, par, total, soonest, whens, dues)

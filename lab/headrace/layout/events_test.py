@@ -298,8 +298,8 @@ def test_the_lcore_to_go_on_with_is_the_one_behind() -> None:
         clocks, leaves = np.zeros((lcores, 5)), 1 << (lcores - 1).bit_length()
         tree = np.zeros(2 * leaves, np.int64)
         tree[leaves:] = np.minimum(np.arange(leaves), lcores - 1)
-        for leaf in range(leaves):
-            compiled._moved(clocks, tree, leaf)
+        for above in range(1, leaves):
+            tree[leaves - above] = compiled._behind(clocks, tree, leaves - above)
         for here in map(int, draw.integers(0, lcores, 200)):
             clocks[here, compiled.CLOCK] = draw.integers(5) if draw.random() < 0.8 else NEVER
             compiled._moved(clocks, tree, here)
