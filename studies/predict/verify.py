@@ -5,10 +5,11 @@
     studies/predict/verify.py FOLDER [--seed N] [--deployments N] [--server NAME ...] [--within S]
 
 A line that another lcore has written takes what it takes until the host moves a virtual CPU, and
-what lcores hand to each other follows it (docs/simulate.md). So that is looked at before and behind
-each deployment: it is predicted for the described server whose lines take as long as those before,
-and left out of the means, and said, if they took another time behind it. A prediction is for the
-clock that the lcores had. Throughput is what other work left; what the chain can carry by the
+what lcores hand to each other follows it (docs/simulate.md). So each deployment is predicted for
+every described server, and held against the one whose lines take as long as in that trial itself,
+or as before and behind it where the trial does not say. It is left out of the means, and said, if
+they took several times. A prediction is for the clock that the lcores had.
+Throughput is what other work left; what the chain can carry by the
 cycles of its packets has none of it.
 
 Each prediction is in FOLDER as NAME.predicted.json before NAME is measured; what is there already
@@ -37,6 +38,7 @@ from draw import study
 from headrace.analyse.capacity import parts_of
 from headrace.errors import HeadraceError
 from headrace.host.programs import find_engine, shipped
+from headrace.model.lines_between import WHOLE, same_state
 from headrace.record.bundle import Bundle
 from headrace.record.rows import Result
 from headrace.report.checks import Check, at_least, at_most
@@ -46,7 +48,6 @@ from headrace.spec.server_file import read_server
 Json = dict[str, Any]
 SERVERS = ("epyc-zen5", "epyc-zen5-apart")
 LOADS = (0.5, 0.9)  # of the predicted throughput
-MOVED = 1.25  # lines took so many times as long behind a deployment as before it, or a part of that
 KINDS = ("inline", "hosted")
 ERROR_MEAN, ERROR_MOST = 0.05, 0.15  # of the throughput
 WITHIN = 0.25  # of a measured percentile
@@ -61,8 +62,8 @@ class Verified:
     name: str
     kind: str
     server: str
-    line_before: float  # TSC cycles
-    line_behind: float
+    line: float  # TSC cycles
+    moved: bool  # lines took another time in between
     clock: float  # that its lcores had, of the described one
     predicted_pps: float
     measured_pps: float
@@ -79,11 +80,6 @@ class Verified:
     @property
     def quiet_error(self) -> float | None:
         return self.predicted_chain_pps / self.chain_pps - 1 if self.chain_pps else None
-
-    @property
-    def moved(self) -> bool:
-        ratio = self.line_behind / self.line_before
-        return not 1 / MOVED <= ratio <= MOVED
 
 
 def calibrated() -> Json:
@@ -154,6 +150,15 @@ def chain_of(result: Result) -> float | None:
     parts = [one for one in parts_of(result) if one.role == "chain" and one.cpus]
     known = [one.capacity_pps for one in parts if one.capacity_pps]
     return min(known) if known and len(known) == len(parts) else None
+
+
+def lines_of(told: Json, best: Result) -> tuple[float, bool]:
+    """What lines took in the trial, and whether they took several times."""
+    [trial] = [one for one in Bundle(Path(told["bundle"])).trials() if one.trial == best.trial]
+    if trial.line_cycles is not None:
+        return trial.line_cycles, trial.line_share is not None and trial.line_share < WHOLE
+    before, behind = float(told["before"]), float(told["behind"])
+    return before, not same_state(before, behind)
 
 
 def clock_hz(result: Result) -> float | None:
@@ -236,10 +241,16 @@ class Verification:
         return one
 
     def _held_against(self, told: Json) -> Verified:
-        results, server = Bundle(Path(told["bundle"])).results(), Path(told["server"])
+        results = Bundle(Path(told["bundle"])).results()
         best = best_of(results)
         if not best.throughput_pps:
             raise HeadraceError("nothing came through")
+        line, moved = lines_of(told, best)
+        server = (
+            nearest(self.servers, line, best.counters.tsc_hz)
+            if best.counters
+            else Path(told["server"])
+        )
         hz = clock_hz(best)
         clock = hz / (dict(self.servers)[server].clock_mhz.value * 1e6) if hz else 1.0
         there = at_clock(self.folder, self.name, server, clock)
@@ -247,7 +258,7 @@ class Verification:
         delays = [[one for one in some if one.goal != "max"] for some in (predicted, results)]
         return Verified(
             self.name, "hosted" if "hosting" in self.spec["deployment"] else "inline",
-            server.stem, told["before"], told["behind"], clock,
+            server.stem, line, moved, clock,
             self.predicted(server) * clock, best.throughput_pps, chain_of(best),
             chain_of(best_of(predicted)) or 0.0, tuple(percentiles(*delays, "p50")),
             tuple(percentiles(*delays, "p99")), best.audit.verdict,
@@ -268,11 +279,11 @@ def line(one: Verified) -> str:
     )
     quiet = one.quiet_error
     chain = "" if quiet is None else f" (the chain by its cycles {quiet:+.1%})"
-    moved = f"; moved to {one.line_behind:.0f}, left out" if one.moved else ""
+    moved = "; the host moved its lcores, left out" if one.moved else ""
     return (
         f"{one.name} {one.kind}: {one.predicted_pps / 1e6:.3f} Mpps predicted, "
         f"{one.measured_pps / 1e6:.3f} measured, {one.error:+.1%}{chain}; at half and nine tenths "
-        f"{delays}; {one.verdict}; a line takes {one.line_before:.0f} cycles, "
+        f"{delays}; {one.verdict}; a line takes {one.line:.0f} cycles, "
         f"the clock is {one.clock:.2f} of the described{moved}"
     )
 

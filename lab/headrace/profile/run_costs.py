@@ -8,7 +8,8 @@ starts from: a deployment tells sums, and what no sum tells apart stays in the p
 had there. A part that is far off counts by how far, and not by its square: the host moves virtual
 CPUs, and then all that lcores hand to each other costs something else for a while.
 
-Delays tell what the kernel's scheduler takes, as packets are followed (layout/events.py).
+Delays tell what the kernel's scheduler takes, as packets are followed (layout/events.py), and what
+VNFs in a row on one lcore carry tells how long each keeps it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,14 @@ from headrace.profile.run_parts import PAUSES, Pair, RunTrial, pauses_of
 from headrace.record.again import document_of
 from headrace.record.bundle import Bundle
 from headrace.spec.base import Spec
-from headrace.spec.described import DescribedServer, MeasuredPauses, Source, Sourced, figures_of
+from headrace.spec.described import (
+    DescribedServer,
+    HostedCost,
+    MeasuredPauses,
+    Source,
+    Sourced,
+    figures_of,
+)
 from headrace.spec.group import Machine
 from headrace.spec.points import Wanted, points
 from headrace.spec.server import Server
@@ -37,7 +45,7 @@ from headrace.spec.study import expand
 LOOSE = 0.7  # of a figure's logarithm: twice or half of what it was is one deviation
 ROBUST = 3 * NOISE  # errors beyond it count by how far they are
 HELD_UP = 0.1  # of a trial: somebody else had an lcore for longer
-SCHEDULER = ("hosting.slice_us", "hosting.change_us", "hosting.wake_us", "hosting.rouse_us")
+SCHEDULER = tuple(f"hosting.{name}_us" for name in ("slice", "kept", "change", "wake", "rouse"))
 _COSTS = ("functions.", "traffic.", "hosting.")
 _BUMP = 1.2
 _COARSE = 0.05  # packets that are followed say nothing of smaller steps
@@ -92,7 +100,7 @@ def costs_of_runs(
 def taken_from(server: DescribedServer, trials: Sequence[RunTrial]) -> DescribedServer:
     """The server with what these trials tell of it."""
     server = _taken(server, trials, RunTrial.busy, RUNS)
-    return _taken(server, [one for one in trials if _quick(one)], RunTrial.delay, DELAYS)
+    return _taken(server, [one for one in trials if _quick(one)], RunTrial.scheduled, DELAYS)
 
 
 def _quick(one: RunTrial) -> bool:
@@ -237,7 +245,14 @@ def _sized(start: DescribedServer, here: Server, pauses: MeasuredPauses | None) 
         for level, cache in zip(start.levels, caches, strict=False)
     )
     update = {"levels": (*levels, *start.levels[len(levels) :]), "pauses": pauses}
+    if start.hosting is not None and start.hosting.kept_us is None:
+        update["hosting"] = start.hosting.model_copy(update={"kept_us": _half(start.hosting)})
     return start.model_copy(update=update | {"cores_per_socket": cores // here.sockets})
+
+
+def _half(hosting: HostedCost) -> Sourced:
+    """Where to begin: as long as a slice, at the most, no run would tell that it is shorter."""
+    return Sourced(value=hosting.slice_us.value / 2, source=START)
 
 
 def _renamed(

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from headrace.ground.simulated.ground import SimulatedDeployed, SimulatedGround
+from headrace.profile import run_costs
 from headrace.profile.run_costs import robust, taken_from, why_not, with_figures
 from headrace.profile.run_parts import RunTrial, pauses_of
 from headrace.record.counters import Counters, OutputReading, ReplicaReading, WorkerReading
@@ -138,17 +139,19 @@ def reading(segment: str, cpu: int, packets: int, polls: int, **more: Any) -> Re
     )  # fmt: skip
 
 
-def hosted(tmp_path: Path) -> tuple[RunTrial, DescribedServer]:
+def hosted(tmp_path: Path, network: str = "veb") -> tuple[RunTrial, DescribedServer]:
     """Two processes: 3,200 packets of 100 polls of the source, and links with room for 2,000."""
     text = round_server("  l2fwd: {base: [50, x], rx: [20, x], tx: [10, x], hand_over: [15, x], "
                         "loop: [5, x], poll: [0, x]}") + HOSTING  # fmt: skip
     server = read_round(tmp_path, text)
     doc = document.parse(
         "name: two\nchain: [l2fwd]\ndeployment:\n  hosting: {kind: process, wait: poll, chains: 2}"
-        "\n  network: veb\n  lcores: {traffic: [0], chain: [1]}\n",
+        f"\n  network: {network}\n  lcores: {{traffic: [0], chain: [1]}}\n",
         Path("two.yaml"),
     )
     [one] = expand(doc)
+    wire = "wire-forward" if network == "veb" else "down"
+    outside = [reading("outside", 0, 5_200, 100)] if network == "vepa" else []
     point = SimulatedGround(server, server, "events").hosted_point(one, doc)
     counters = Counters(
         tsc_hz=1_000_000_000,
@@ -157,10 +160,11 @@ def hosted(tmp_path: Path) -> tuple[RunTrial, DescribedServer]:
                  WorkerReading(cpu=1, ref_cycles=10_000_000, ops_cycles=1_000_000)),
         replicas=(
             reading("generator", 0, 3_200, 100),
-            reading("nic", 0, 5_200, 150, inputs={"wire-forward": 3_200, "vf1": 900, "vf2": 1_100},
-                    outputs={"vf1": OutputReading(full=700), "vf2": OutputReading(full=500)}),
+            reading("nic", 0, 5_200, 150, inputs={wire: 3_200, "vf1": 900, "vf2": 1_100},
+                    outputs={"vf1": OutputReading(full=700), "vf2": OutputReading(full=500),
+                             "up": OutputReading(full=90 if outside else 0)}),
             reading("vnf1.1", 1, 900, 40), reading("vnf2.1", 1, 1_100, 60),
-            reading("sink", 0, 2_000, 90),
+            reading("sink", 0, 2_000, 90), *outside,
         ),
     )  # fmt: skip
     told = SimpleNamespace(
@@ -180,6 +184,53 @@ def test_processes_and_the_switch_are_told_by_what_was_counted(tmp_path: Path) -
     links = 2_000 * (40 + 60 + 30 + 10) + asked * 64 + (150 * 2 - asked) * 20
     assert told["nic"] == pytest.approx(wire + links)
     assert told["idle 0"] == pytest.approx(100 * 10 + 90 * 10 + 150 * 3 * 20)
+
+
+def in_a_row(start: DescribedServer, truth: DescribedServer) -> RunTrial:
+    """Two VNFs that wait, on one lcore, as fast as possible: what they carry there."""
+    doc = document.parse(
+        "name: two\nchain: [{name: a, nf: l2fwd}, {name: b, nf: l2fwd}]\ndeployment:\n"
+        "  hosting: {kind: process, wait: adaptive, chains: 1, slots: 64}\n  network: veb\n"
+        "  execution: pipeline\n  lcores: {traffic: [0], chain: [1]}\n",
+        Path("two.yaml"),
+    )
+    [one] = expand(doc)
+    here, there = (
+        SimulatedGround(server, server, "events").hosted_point(one, doc).priced()
+        for server in (start, truth)
+    )
+    told = SimpleNamespace(
+        goal="max", load_pps=1e6, received_pps=there.received_pps(there.source_pps()),
+        latency_ns=None, loss_ratio=0.5,
+    )  # fmt: skip
+    assert here.received_pps(1e6) != told.received_pps
+    point = SimulatedGround(start, start, "events").hosted_point(one, doc)
+    return RunTrial("two", point, cast(Result, told), None)
+
+
+def test_what_two_in_a_row_carry_tells_how_long_each_keeps_its_lcore(tmp_path: Path) -> None:
+    """Slices are of 400 us; who is roused has the lcore after 80, and 200 are described."""
+    l2fwd = COSTS.replace("BASE", "500")
+    hosting = HOSTING.replace("slice_us: [100, x]", "slice_us: [400, x], kept_us: [200, x]")
+    start = read_round(tmp_path, round_server(f"  l2fwd: {l2fwd}") + hosting)
+    truth = with_figures(start, {"hosting.kept_us": {"value": 80.0}})
+    trial = in_a_row(start, truth)
+    taken = run_costs._taken(start, [trial], RunTrial.scheduled, run_costs.DELAYS)
+    assert taken.hosting is not None and taken.hosting.kept_us is not None
+    assert taken.hosting.kept_us.value == pytest.approx(80, rel=0.1)
+    assert taken.hosting.slice_us == start.hosting.slice_us  # type: ignore[union-attr]
+
+
+def test_a_bridge_outside_is_told_by_what_it_passed_on(tmp_path: Path) -> None:
+    """The same deployment by `vepa`: what comes down to the NIC is in the bridge's bursts, and what
+    finds the wire up full has been copied."""
+    veb, server = hosted(tmp_path)
+    vepa, _ = hosted(tmp_path, "vepa")
+    told = {pair.part: pair.predicted for pair in vepa.busy(server)}
+    assert told["nic"] == pytest.approx(
+        next(pair.predicted for pair in veb.busy(server) if pair.part == "nic")
+    )
+    assert told["outside"] == pytest.approx(5_200 * (20 + 30 + 10) + 100 * 64)
 
 
 def test_an_lcore_stood_still_as_often_as_it_was_seen_to(tmp_path: Path) -> None:

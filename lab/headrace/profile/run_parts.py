@@ -16,6 +16,7 @@ from statistics import median
 
 import numpy as np
 
+from headrace.ground.hosted.host import DOWN, OUTSIDE, UP
 from headrace.ground.hosted.parts import NIC
 from headrace.ground.simulated.ground import SimulatedGround, SimulatedPoint
 from headrace.ground.simulated.hosted_way import vnf_idle
@@ -36,7 +37,7 @@ _IDLE = 0.2  # of an lcore's time, at the least, to tell what polls in vain take
 
 @dataclass(frozen=True)
 class Pair:
-    """Core cycles of a trial's part, or nanoseconds of its delay."""
+    """Core cycles of a trial's part, nanoseconds of its delay, or packets/s."""
 
     part: str
     predicted: float
@@ -103,12 +104,18 @@ class RunTrial:
         pairs = [one for one in pairs if one.counted > 0]
         return [*pairs, *_lcores(pairs, self), *_idle(here, self)]
 
-    def delay(self, server: DescribedServer) -> list[Pair]:
-        """The median of its packets, of loads that are carried."""
-        latency = self.result.latency_ns
-        if latency is None or not self.load_pps or self.result.loss_ratio > _CARRIED:
+    def scheduled(self, server: DescribedServer) -> list[Pair]:
+        """What the kernel's scheduler is part of: the median of its packets' delays, of loads that
+        are carried; and what VNFs in a row on one lcore carry at the highest rate."""
+        latency, here = self.result.latency_ns, self.priced(server)
+        if not self.load_pps:
+            received = self.result.received_pps
+            in_turns = isinstance(here, HostedLayout) and here.in_a_row and received
+            if not in_turns:
+                return []
+            return [Pair("carried", here.received_pps(here.source_pps()), received)]
+        if latency is None or self.result.loss_ratio > _CARRIED:
             return []
-        here = self.priced(server)
         experiment, most = self.point.experiment, here.capacity()[0]
         delays = delays_ns(here, self.load_pps, most, experiment, server, "events")
         return [] if delays is None else [Pair("p50", float(np.median(delays)), latency.p50)]
@@ -160,14 +167,18 @@ def _vnfs(here: HostedLayout, trial: RunTrial) -> Iterator[Pair]:
 
 def _switch(here: HostedLayout, trial: RunTrial) -> Iterator[Pair]:
     """What found a link full was not copied. A turn with packets polls all links: each that has
-    some costs its poll once, and each other one what that takes."""
-    [nic] = trial.replicas(NIC)
-    wire, full = nic.inputs.get("wire-forward", 0), sum(one.full for one in nic.outputs.values())
-    links, turns, wires = nic.packets_in - wire, _polls([nic]), _polls(trial.replicas("generator"))
+    some costs its poll once, and each other one what that takes. By the bridge outside packets come
+    in that one's bursts."""
+    [nic], bridge = trial.replicas(NIC), trial.replicas(OUTSIDE)
+    came = {name for name in nic.inputs if name == DOWN or name.startswith("wire")}
+    wire = sum(nic.inputs[name] for name in came)
+    full = sum(one.full for name, one in nic.outputs.items() if name != UP)
+    links, turns = nic.packets_in - wire, _polls([nic])
+    wires = _polls(bridge or trial.replicas("generator"))
     vnfs = {name for way in here.way if way.vnf for name in way.owners}
-    count = sum(not name.startswith("wire") for name in nic.inputs)
+    count = len(nic.inputs) - len(came)
     asked = min(_polls([one for name in vnfs for one in trial.replicas(name)]), turns * count)
-    steps = sum(len(one.cpus) == len(here.way[1].cpus) and not one.vnf for one in here.way[1:])
+    steps = sum(one.nfs[0].startswith("link") for one in here.way)
     total = 0.0
     for several, way in zip(here.stages[1:-1], here.way, strict=True):
         each = several[0].cycles * len(several) - way.extra
@@ -175,9 +186,23 @@ def _switch(here: HostedLayout, trial: RunTrial) -> Iterator[Pair]:
             total += (
                 wire * each - full * here.give + wires * (way.poll + _reach(here, wire / wires))
             )
-        elif not way.vnf:
+        elif way.nfs[0].startswith("link"):
             total += (links * each + asked * way.poll + (turns * count - asked) * way.idle) / steps
     yield Pair(NIC, total, nic.ops_cycles * trial.cycles)
+    yield from _bridge(here, trial)
+
+
+def _bridge(here: HostedLayout, trial: RunTrial) -> Iterator[Pair]:
+    """A frame passes the bridge outside once for each time that it is on the wire."""
+    costs = [
+        (several[0].cycles - way.extra, way.poll)
+        for several, way in zip(here.stages[1:-1], here.way, strict=True)
+        if way.nfs[0] == "bridge"
+    ]
+    for one in trial.replicas(OUTSIDE):
+        each, once = costs[0]
+        counted = one.ops_cycles * trial.cycles
+        yield Pair(OUTSIDE, each * one.packets_in + once * _polls([one]), counted)
 
 
 def _reach(here: HostedLayout, burst: float) -> float:

@@ -31,6 +31,7 @@ from headrace.spec.hosting import Hosting
 from headrace.spec.study import Experiment
 
 OUTSIDE = "outside"
+UP, DOWN = "up", "down"  # between the bridge outside and the NIC
 _MBUFS = 16383
 _SLOT_BYTES = 2048  # that a link has by itself
 
@@ -160,7 +161,7 @@ def _to_vnfs(faces: list[Face]) -> Targets:
 def _outer(ways: tuple[Path, ...]) -> list[tuple[str, str]]:
     """Has for each wire the rings up to the bridge outside, and down from it."""
     if len(ways) == 1:
-        return [("up", "down")]
+        return [(UP, DOWN)]
     return [(f"up{i}", f"down{i}") for i in range(len(ways))]
 
 

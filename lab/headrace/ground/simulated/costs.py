@@ -27,6 +27,9 @@ from headrace.spec.document import Document
 from headrace.spec.study import Experiment
 from headrace.spec.workload import Packets
 
+# Functions of the engine for which it classifies no packets (`wants_headers`).
+HEADERLESS = frozenset({"delay", "l2fwd", "null"})
+
 
 def priced(
     home: DescribedServer,
@@ -52,8 +55,9 @@ def priced(
     used = layout.used
     slower = beside_busy(server, {*used, *(() if outside else (placement.generator,))}, corner)
 
-    places, popular = _places(placement, edges, resteers), ranks(experiment)
     costs = {node.name: (node, cost) for node, cost in with_costs_of(experiment, home)}
+    reading = reading_headers(experiment)
+    places, popular = _places(placement, reading, edges, resteers), ranks(experiment)
     order = [name for s in placement.segments for name in s.nodes]
 
     def nfs(cpu: int) -> tuple[NfCost, ...]:
@@ -123,10 +127,26 @@ class _FunctionPlace:
         return 1 / len(self.before) if cpu in self.before else 0.0
 
 
+def _unclassified(placement: Placement, reading: Collection[str]) -> list[bool]:
+    """Whether each segment's packets come so, in their order. A segment with a function that reads
+    headers classifies what it gets, and who steers to several replicas what it sends."""
+    unknown, each = True, []
+    for segment in placement.segments:
+        unknown = unknown and len(segment.cpus) == 1
+        each.append(unknown)
+        unknown = unknown and not set(segment.nodes) & set(reading)
+    return each
+
+
 def _places(
-    placement: Placement, edges: Sequence[Edge] = (), resteers: Collection[str] = ()
+    placement: Placement,
+    reading: Collection[str],
+    edges: Sequence[Edge] = (),
+    resteers: Collection[str] = (),
 ) -> dict[str, _FunctionPlace]:
-    """Without edges each segment has its packets of the one before, and gives them to the next."""
+    """Without edges each segment has its packets of the one before, and gives them to the next.
+    `reading`: functions that read headers."""
+    fresh = _unclassified(placement, reading)
     mixing = {i for i, s in enumerate(placement.segments, 1) if set(s.nodes) & set(resteers)}
     ways = [(placement.generator,), *(s.cpus for s in placement.segments), (placement.sink,)]
     order = [(i, name) for i, s in enumerate(placement.segments, 1) for name in s.nodes]
@@ -144,7 +164,7 @@ def _places(
             lcores((a for a, b in joined if b == i != a), i - 1),
             ways[i],
             lcores((b for a, b in joined if a == i != b), i + 1),
-            i == 1 and len(ways[i]) == 1,
+            fresh[i - 1],
             name in resteers,
             mixing.isdisjoint(a for a, b in joined if b == i),
         )
@@ -164,6 +184,17 @@ def counted(home: DescribedServer, experiment: Experiment, doc: Document) -> dic
         node.name: entries(cost.entries, node, experiment, doc)
         for node, cost in with_costs_of(experiment, home)
     }
+
+
+def reading_headers(experiment: Experiment) -> frozenset[str]:
+    """The nodes whose packets have to be classified."""
+    return frozenset(node.name for node in experiment.nodes if node.nf not in HEADERLESS)
+
+
+def at_random(experiment: Experiment) -> bool:
+    """Whether flows are drawn for each packet instead of sent in turn."""
+    workload = experiment.workload
+    return isinstance(workload, Packets) and workload.flows.order != "round-robin"
 
 
 def with_costs_of(
@@ -243,9 +274,7 @@ def traffic_costs(
     def over(figure: Sourced | None, here: int, others: Sequence[int]) -> float:
         return hand_over(home, server, at(figure, corner), _remote(server, here, others))
 
-    workload = experiment.workload
-    at_random = isinstance(workload, Packets) and workload.flows.order != "round-robin"
-    source = (costs.source_random or costs.source) if at_random else costs.source
+    source = (costs.source_random or costs.source) if at_random(experiment) else costs.source
     each = source.at(corner) + longer * at(costs.source_kib, corner)
     stamp = measure != generator and frame > SHORTEST
     if measure != generator:

@@ -212,12 +212,13 @@ class WayCosts:
     experiment: Experiment
     longer: float
     switch_gbps: float | None
+    reading: frozenset[str]  # nodes whose packets have to be classified
 
     def function(self, name: str, stage: WayStage) -> NfCost:
         links, out = self.links, self.out
         if stage.vnf and name in self.own:
             one = self.own[name]
-            sorting = one.rx - one.rx_known
+            sorting = one.rx - one.rx_known if name in self.reading else 0.0
             return self._cost(name, links.vnf_take + sorting, one.base + one.wait, 0.0, one.loop)
         if stage.vnf:
             give = links.vnf_give + stage.extra

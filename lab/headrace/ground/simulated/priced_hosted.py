@@ -8,6 +8,7 @@ that share an lcore have it by slices (layout/events.py follows them; `_carried`
 
     R = k (slice + change)                      k processes that never sleep
     R = k (S + change) / (1 - load)             k that sleep when they found nothing for so long
+    S = patience, or never                      packets come evenly, with such gaps or shorter
     S = (exp(rate x patience) - 1) / rate       until packets at random first leave such a gap
 
 is how long until a process has the lcore again, and its link must hold what comes meanwhile.
@@ -38,7 +39,9 @@ from headrace.engine.place import Placement
 from headrace.ground.hosted.arrangement import Arrangement
 from headrace.ground.hosted.parts import Vnf
 from headrace.ground.simulated.costs import (
+    at_random,
     beside_busy,
+    reading_headers,
     traffic_costs,
     with_costs_of,
 )
@@ -82,6 +85,7 @@ class HostedLayout(PricedLayout):
     kept: float = NEVER  # of a slice, where another process was roused
     give: float = 0.0  # cycles of a packet that finds room, into the first link
     vepa: bool = False  # with VNFs in a row: what leaves one comes back by the bridge
+    at_random: bool = False  # flows are sent so, and not in turn: so are gaps of each chain
     names: Mapping[int, str] = field(default_factory=dict)
 
     @cached_property
@@ -173,13 +177,13 @@ class HostedLayout(PricedLayout):
         if stays < self.slice and load < 1:
             again = min(most, tasks * (stays + self.doze) / (1 - load))
             own = again * load / tasks
-        elif cpu in self._in_a_row and self.wait != "poll":
+        elif cpu in self.in_a_row and self.wait != "poll":
             again, own = self._round(cpu), self._turn(cycles, behind)
         held = (self.slots + (0.0 if behind else rate * own)) / again
         return hz * min(rate, held, max(own, again * load / tasks) / again / cycles)
 
     @cached_property
-    def _in_a_row(self) -> frozenset[int]:
+    def in_a_row(self) -> frozenset[int]:
         """Lcores on which a VNF sends to another one."""
         vnfs = [set(one.cpus) for one in self.way if one.vnf]
         return frozenset(cpu for first, next in pairwise(vnfs) for cpu in first & next)
@@ -233,9 +237,11 @@ class HostedLayout(PricedLayout):
                 yield number, 1 / ((1 - 1 / k) / BURST + 1 / k)
 
     def _stays(self, rate: float) -> float:
-        """Cycles until packets at random, so many for each, first leave a VNF alone for so long
-        that it sleeps."""
+        """Cycles until a VNF that gets so many packets for each is first left alone for so long
+        that it sleeps. Packets that come evenly leave such a gap each time, or never."""
         patience = PATIENCE[self.wait] * vnf_idle(self.cost, self.wait)
+        if not self.at_random:
+            return patience if rate * patience < 1 else NEVER
         return math.expm1(rate * patience) / rate if 0 < rate * patience < _LONGEST else NEVER
 
     def queues(self, load_pps: float) -> tuple[list[list[Queue]], PolledLcores]:
@@ -314,7 +320,7 @@ def priced_hosted(
     awake, frame = {one.lcores[0] for one in vnfs}, experiment.frame.mean_bytes
     slower = beside_busy(server, {nic_cpu, placement.generator, placement.sink, *awake}, corner)
     sets = list(_sets(experiment, home, vnfs, count, len(carrying)))
-    gbps = switch_gbps_of(experiment, server)
+    gbps, reading = switch_gbps_of(experiment, server), reading_headers(experiment)
     way = tuple(way_of(experiment, carrying, standing, nic_cpu, cost, hz, corner, gbps))
 
     def ends(away: float) -> EndCosts:
@@ -330,7 +336,7 @@ def priced_hosted(
             for node, one in with_costs_of(experiment, home)
         }
         out = scaled(home, server, home.functions[_MAC_OUT], cpu, (), corner)
-        costs = WayCosts(links, own, out, hz, experiment, slower.get(cpu, 1), gbps)
+        costs = WayCosts(links, own, out, hz, experiment, slower.get(cpu, 1), gbps, reading)
         return tuple(costs.function(name, stage) for stage in way for name in stage.nfs)
 
     cpus = sorted({cpu for one in way for cpu in one.cpus})
@@ -352,6 +358,7 @@ def priced_hosted(
         names=_called(carrying),
         owners=((), *(one.owners for one in way), ()),
         vepa=experiment.study.deployment.network == "vepa" and len(bare.chains[0]) > 1,
+        at_random=at_random(experiment),
     )  # fmt: skip
 
 

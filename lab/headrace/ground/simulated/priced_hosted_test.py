@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,7 @@ def server(tmp_path: Path, text: str = SERVER) -> DescribedServer:
 
 def hosted(
     tmp_path: Path, hosting: str, chain: str = "[1]", more: str = "", frame: int = 64,
-    text: str = SERVER, kind: str = "process",
+    text: str = SERVER, kind: str = "process", order: str = "round-robin",
 ) -> HostedLayout:  # fmt: skip
     described = server(tmp_path, text)
     two = "[l2fwd, {name: next, nf: l2fwd, params: {}}]" if "pipeline" in more else "[l2fwd]"
@@ -55,7 +56,7 @@ def hosted(
     doc = document.parse(
         f"name: hosted\nchain: {two}\ndeployment:\n  hosting: {{kind: {kind}, {hosting}}}\n"
         f"  lcores: {{traffic: [0], chain: {chain}}}\n{more}"
-        f"workload: {{frame: {frame}, flows: {{count: 64}}}}\n",
+        f"workload: {{frame: {frame}, flows: {{count: 64, order: {order}}}}}\n",
         Path("hosted.yaml"),
     )
     [one] = expand(doc)
@@ -336,11 +337,26 @@ def test_vnfs_that_may_run_anywhere_have_lcores_of_their_own_while_there_are_eno
 def test_a_process_keeps_its_lcore_until_packets_at_random_leave_a_gap(tmp_path: Path) -> None:
     """A packet each 1000 cycles leaves a gap of 2000 once in (e^2 - 1) 1000 = 6389 cycles: two
     processes have the lcore in turn each 12.8 kcycles by themselves, and their 64 slots do. Polling
-    ones have it for 100 kcycles each, in which 64 slots and what comes meanwhile are carried."""
-    sleeping = hosted(tmp_path, "chains: 2, slots: 64, wait: adaptive", "[1]")
-    assert sleeping.received_pps(2e6) == pytest.approx(2e6)
-    polling = hosted(tmp_path, "chains: 2, slots: 64, wait: poll", "[1]")
-    assert polling.received_pps(2e6) == pytest.approx(2 * (64 + 100) / 200e3 * 1e9)
+    ones have it for 100 kcycles each, in which 64 slots and what comes meanwhile are carried; so
+    have those that sleep, where packets come evenly and leave no such gap."""
+    slots = "chains: 2, slots: 64"
+    by_slices = 2 * (64 + 100) / 200e3 * 1e9
+    sleeping = hosted(tmp_path, f"{slots}, wait: adaptive", "[1]")
+    polling = hosted(tmp_path, f"{slots}, wait: poll", "[1]")
+    assert replace(sleeping, at_random=True).received_pps(2e6) == pytest.approx(2e6)
+    assert polling.received_pps(2e6) == pytest.approx(by_slices)
+    assert sleeping.received_pps(2e6) == pytest.approx(by_slices)
+    assert sleeping.received_pps(0.9e6) == pytest.approx(0.9e6)  # gaps of 2222 cycles
+    queues, lcores = sleeping.queues(2e6)
+    followed = follow(Traversal(queues, 2e6 / 1e9, lcores, lanes=True), 20_000)
+    assert 1 - followed.lost / followed.sent == pytest.approx(by_slices / 2e6, rel=0.05)
+
+
+@pytest.mark.parametrize(("order", "at_random"), [("round-robin", False), ("random", True)])
+def test_gaps_of_each_chain_are_as_flows_are_sent(
+    tmp_path: Path, order: str, at_random: bool
+) -> None:
+    assert hosted(tmp_path, "chains: 2", order=order).at_random is at_random
 
 
 def test_a_licence_is_named_for_the_vnf_that_it_is_behind(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from headrace.engine.place import Topology, place
 from headrace.errors import BadInput
 from headrace.ground.simulated import queueing
-from headrace.ground.simulated.costs import counted, priced
+from headrace.ground.simulated.costs import HEADERLESS, counted, priced
 from headrace.ground.simulated.ground import (
     SimulatedDeployed,
     SimulatedGround,
@@ -68,6 +68,42 @@ def test_the_busiest_lcore_sets_what_is_carried(
     layout, _ = of(server(tmp_path), execution, chain)
     rate, place = layout.capacity()
     assert rate == pytest.approx(1e9 / cycles) and place == narrowest
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "lcores", "known"),
+    [
+        ("acl", "lb", [[1], [2]], True),
+        ("l2fwd", "lb", [[1], [2]], False),  # nobody has looked at headers before
+        ("l2fwd", "acl", [[1], [2, 3]], True),  # who steers to replicas has
+    ],
+)
+def test_packets_are_classified_once_and_by_who_reads_headers(
+    tmp_path: Path, first: str, second: str, lcores: list[list[int]], known: bool
+) -> None:
+    """Taking one costs 20 cycles, and 8 where it was classified before; 15 more from an lcore."""
+    costs = COSTS.replace("rx: [20, x]", "rx: [20, x], rx_known: [8, x], known_over: [15, x]")
+    described = server(tmp_path, round_server(f"  acl: &nf {costs}\n  lb: *nf\n  l2fwd: {COSTS}"))
+    text = (
+        f"name: two\nchain: [{{name: a, nf: {first}}}, {{name: b, nf: {second}}}]\ndeployment:\n"
+        f"  execution: {{name: e, segments: [[a], [b]], lcores: {lcores}}}\n"
+        "  lcores: {traffic: [0, 7]}\n"
+    )
+    doc = document.parse(text, Path("two.yaml"))
+    [one] = expand(doc)
+    placement = place(one, doc, list(described.cpus), Topology(lambda cpu: [cpu], lambda cpu: 0))
+    taken = priced(described, described, one, placement, {"a": 1, "b": 1}).problem.nfs[1].rx
+    assert taken.same == (8 if known else 20) and taken.apart == taken.same + 15
+
+
+def test_functions_that_need_no_headers_are_those_that_the_engine_says() -> None:
+    """Its own sources say which packets it classifies."""
+    folder = Path(__file__).parents[4] / "engine" / "nf"
+    none = {
+        file.stem for file in folder.glob("*/*.c")
+        if file.stem == file.parent.name and "wants_headers = true" not in file.read_text()
+    }  # fmt: skip
+    assert none - {"veb"} == HEADERLESS  # that one is no chain's
 
 
 @pytest.mark.parametrize(("execution", "more"), [("rtc", 3000), ("pipeline", 3000)])
