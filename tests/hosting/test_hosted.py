@@ -19,6 +19,7 @@ import duckdb
 import pytest
 
 from headrace.cli._testdata import valid
+from headrace.model.lines_between import same_state
 from support.lab import (
     COMMAND,
     environment,
@@ -65,6 +66,32 @@ def run(folder: Path, engine: Path, text: str, attempts: int = ATTEMPTS) -> dict
             break
     assert done.returncode == 0, done.stderr
     return printed
+
+
+def line_of(bundle: Path) -> tuple[float, float]:
+    """TSC cycles of a line of another lcore, and the share of a trial that says so."""
+    query = f"select line_cycles, line_share from '{bundle}/trials.parquet' where phase = 'fixed'"
+    [row] = duckdb.sql(query).fetchall()
+    return row
+
+
+def test_trials_tell_what_a_line_between_host_and_vnf_costs(
+    engine_binary: Path, tmp_path: Path
+) -> None:
+    """By looks at it before and behind each; an engine of the same two lcores reads as much in its
+    slices, unless the host moves a CPU in between."""
+    if subprocess.run(["chrt", "-f", "1", "true"], capture_output=True).returncode:
+        pytest.skip("this user may not have lcores before others")
+    on = "lcores: {traffic: [0], chain: [1]}"
+    inline = spec("[l2fwd]", "inline", on).replace("  network: veb\n", "")
+    for _ in range(ATTEMPTS):
+        run(tmp_path, engine_binary, spec("[l2fwd]", "process", on))
+        apart, share = line_of(tmp_path / "b")
+        run(tmp_path, engine_binary, inline.replace("trial: 0.2", "trial: 0.5"))
+        inside, _ = line_of(tmp_path / "b")
+        if share == 1 and same_state(apart, inside):
+            break
+    assert share == 1 and same_state(apart, inside), (apart, share, inside)
 
 
 @pytest.mark.parametrize(
