@@ -110,6 +110,38 @@ def test_a_published_table_is_a_study(
     assert "8.8 % more arrived than were sent" in shown.stdout
 
 
+def test_a_table_is_fitted_on_the_rows_that_are_named(
+    engine_binary: Path, shared_data: Path, tmp_path: Path
+) -> None:
+    """Three rows tell one of the clock model's two unknowns at the most; six tell both."""
+    table = shared_data / "published" / "packetmill.csv"
+    given = ("fit", "packetmill-clock", "--input", f"{table.name}={table}")
+
+    def named(*clocks: int) -> list[str]:
+        rows = (f"experiment=source_code_router,x={clock}" for clock in clocks)
+        return [word for row in rows for word in ("--points", row)]
+
+    few = headrace(*given, *named(1200, 1400, 1600), folder=tmp_path, engine=engine_binary)
+    assert few.returncode == 2 and "2 are free, and the points have 3 figures" in few.stderr
+    clocks = (1200, 1600, 2000, 2400, 2800, 3000)
+    done = headrace(*given, *named(*clocks), "--out", "b", folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 0, done.stderr
+    query = f"select execution from '{tmp_path}/b/results.parquet' where ground = 'fitted'"
+    on = sorted(duckdb.sql(query).fetchall())
+    assert on == sorted((f"experiment source_code_router, x {clock}",) for clock in clocks)
+    rows = rates(tmp_path / "b")
+    assert rates(replayed(tmp_path, engine_binary)) == rows
+
+    for words, problem in (
+        (("--points", "x"), "--points: got x; allowed: COLUMN=VALUE"),
+        (("--points", "x=7"), "is 0 rows; allowed: one"),
+    ):
+        refused = headrace(*given, *words, folder=tmp_path, engine=engine_binary)
+        assert refused.returncode == 2 and problem in refused.stderr, refused.stderr
+    other = headrace("fit", "quickstart", folder=tmp_path, engine=engine_binary)
+    assert other.returncode == 2 and "has no published table" in other.stderr
+
+
 def test_a_prediction_reads_the_files_that_functions_name(
     engine_binary: Path, tmp_path: Path
 ) -> None:

@@ -57,6 +57,10 @@ CASES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("'--sockets': got '99999999999999999999'; should be less than or equal to 64",),
     ),
     "too many arguments": (("explain", "a", "b"), ("headrace explain: ", "(b)")),
+    "no figure": (
+        ("run", "s2/figure-11"),
+        ("SPEC: got 's2/figure-11'", "s2/figure-10, s2/figure-12", "s2 --figure N"),
+    ),
     "no study": (("run", "quickstat"), ("SPEC: got 'quickstat'", "no such file", "quickstart")),
     "duration": (("collect", "--duration", "-1"), ("--duration: got -1.0", "above 0")),
     "no time at all": (("trace", "--duration", "0"), ("--duration: got 0.0", "above 0")),

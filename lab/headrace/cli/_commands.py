@@ -35,6 +35,7 @@ GROUPS = {
     },
     "Plan": {
         "plan": "Find the layout of a chain with the highest predicted throughput.",
+        "fit": "Fit a model to a few rows of a published table, predict the others.",
         "provision": "Say how many servers of which type carry chains, and at what cost.",
         "chains": "Generate or count the chain graphs that a set of VNFs can make.",
     },

@@ -17,6 +17,7 @@ from headrace.analyse.units import plural
 from headrace.cli import _claims as claimed
 from headrace.cli import _groups as groups
 from headrace.cli._console import print_json, stdout
+from headrace.cli._fitted_on import fitted_on
 from headrace.cli._live import listen, watched
 from headrace.cli._operated import OperateOptions, operated
 from headrace.errors import BadInput, HeadraceError, bad_value
@@ -39,7 +40,7 @@ from headrace.report.preview import Preview, PreviewedPoint
 from headrace.report.preview import show as show_preview
 from headrace.spec import document
 from headrace.spec.document import Document
-from headrace.spec.folder import is_folder, load_folder
+from headrace.spec.folder import is_folder, load_folder, studies_of
 from headrace.spec.points import Wanted
 from headrace.spec.study import ground_of
 
@@ -68,6 +69,7 @@ class RunOptions:
     trust: bool
     inputs: tuple[str, ...]
     operate: OperateOptions | None = None  # of `headrace operate`
+    fitted: tuple[str, ...] | None = None  # of `headrace fit`: rows; none: the study's
 
 
 def run_study(asked: RunOptions) -> None:
@@ -80,6 +82,7 @@ def run_study(asked: RunOptions) -> None:
     server = _replayed_on(spec) if asked.on is None else asked.on
     doc = on_server(_with_inputs(open_spec(spec, trusted=asked.trust), asked.inputs), server)
     doc = doc if asked.operate is None else operated(doc, asked.operate)
+    doc = doc if asked.fitted is None else fitted_on(doc, asked.fitted)
     chosen = groups.chosen(doc, _wanted(spec, asked))
     if asked.show:
         groups.tell(chosen, Grounds().check, as_json)
@@ -328,6 +331,10 @@ def _own_study(name: Path) -> Document:
         return document.load(file)
     if is_folder(studies / name):
         return load_folder(studies / name)
+    if len(name.parts) == 2 and is_folder(folder := studies / name.parts[0]):
+        files = ", ".join(f"{folder.name}/{file.stem}" for file in studies_of(folder))
+        allowed = f"{files}; a figure that shares another's file: {folder.name} --figure N"
+        raise bad_value("SPEC", str(name), problem="no such file", allowed=allowed)
     folders = (one.name for one in studies.iterdir() if is_folder(one))
     names = ", ".join(sorted((*(file.stem for file in studies.glob("*.yaml")), *folders)))
     allowed = f"a spec (YAML), a bundle, or a study of headrace's own: {names}"

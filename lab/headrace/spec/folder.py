@@ -25,10 +25,10 @@ _BUNDLES = ("status.json", "resolved.json", "environment.json")
 def is_folder(given: Path) -> bool:
     """Whether a directory has studies, and is no bundle."""
     bundled = any((given / name).exists() for name in _BUNDLES)
-    return given.is_dir() and not bundled and bool(_files(given))
+    return given.is_dir() and not bundled and bool(studies_of(given))
 
 
-def _files(folder: Path) -> list[Path]:
+def studies_of(folder: Path) -> list[Path]:
     """The studies of a folder, in the order of the numbers in their names: figure 8 before 10."""
     return sorted(folder.glob("*.yaml"), key=lambda file: [
         (int(part), "") if part.isdigit() else (-1, part)
@@ -40,7 +40,7 @@ def load_folder(folder: Path) -> Document:
     """All files' groups and claims, whose names must differ."""
     whole: dict[str, Any] = {"name": folder.name, "groups": {}, "claims": {}}
     files: dict[tuple[str, str], Document] = {}
-    for file in _files(folder):
+    for file in studies_of(folder):
         doc = document.load(file)
         study = read(doc)
         if not study.groups:
