@@ -133,7 +133,7 @@ def test_a_table_is_fitted_on_the_rows_that_are_named(
     assert rates(replayed(tmp_path, engine_binary)) == rows
 
     for words, problem in (
-        (("--points", "x"), "--points: got x; allowed: COLUMN=VALUE"),
+        (("--points", "x"), "--points: got 'x'; allowed: COLUMN=VALUE"),
         (("--points", "x=7"), "is 0 rows; allowed: one"),
     ):
         refused = headrace(*given, *words, folder=tmp_path, engine=engine_binary)

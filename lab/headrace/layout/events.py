@@ -206,8 +206,8 @@ def _phases(qi: NDArray[np.int64], qf: Floats, mine: NDArray[np.int64]) -> None:
 
 
 def _lcores(qi: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Of each lcore its queues, whether tasks share it, the queue that it begins with, and where
-    its list begins."""
+    """Each has its number of queues, whether tasks share it, the queue that it begins with, and
+    where its list begins."""
     from headrace.layout import compiled as c
 
     cpu, task = qi[:, c.CPU], qi[:, c.TASK]

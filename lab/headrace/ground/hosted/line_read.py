@@ -21,7 +21,6 @@ from typing import Any
 from headrace.engine.place import Placement
 from headrace.errors import HeadraceError
 from headrace.host.programs import find_tool, run_tool
-from headrace.model.lines_between import same_state
 from headrace.record.facts import LineRead
 
 CALIBRATE = "headrace-calibrate"
@@ -56,6 +55,8 @@ class LineBetween:
 
 def line_between(before: float | None, behind: float | None) -> LineRead | None:
     """None: nobody knows. Where the two are of different states the trial is of neither whole."""
+    from headrace.model.lines_between import same_state  # now: a check needs no numpy
+
     known = [one for one in (before, behind) if one]
     if not known:
         return None

@@ -55,9 +55,8 @@ def priced(
     used = layout.used
     slower = beside_busy(server, {*used, *(() if outside else (placement.generator,))}, corner)
 
+    places = _places(placement, reading_headers(experiment), edges, resteers)
     costs = {node.name: (node, cost) for node, cost in with_costs_of(experiment, home)}
-    reading = reading_headers(experiment)
-    places, popular = _places(placement, reading, edges, resteers), ranks(experiment)
     order = [name for s in placement.segments for name in s.nodes]
 
     def nfs(cpu: int) -> tuple[NfCost, ...]:
@@ -69,7 +68,7 @@ def priced(
                     home, server, cost, cpu, sets, corner, frame,
                     _remote(server, cpu, places[node.name].before),
                     _remote(server, cpu, places[node.name].behind),
-                    popular,
+                    ranks(experiment),
                 ),
                 slower.get(cpu, 1.0),
                 places[node.name],

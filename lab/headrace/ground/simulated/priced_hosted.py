@@ -355,10 +355,9 @@ def priced_hosted(
         standing=standing, vnf_cpus=frozenset(awake), doze=cost.change_us.at(corner) * 1e-6 * hz,
         slice=_slice_us(server, cost, vnfs, standing, experiment) * 1e-6 * hz, give=give,
         kept=_kept_us(server, cost) * 1e-6 * hz,
-        names=_called(carrying),
+        names=_called(carrying), at_random=at_random(experiment),
         owners=((), *(one.owners for one in way), ()),
         vepa=experiment.study.deployment.network == "vepa" and len(bare.chains[0]) > 1,
-        at_random=at_random(experiment),
     )  # fmt: skip
 
 
