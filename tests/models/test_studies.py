@@ -438,9 +438,9 @@ def test_predictions_are_held_to_every_goal(monkeypatch: pytest.MonkeyPatch) -> 
     load("draw", monkeypatch, "predict")
     verify = load("verify", monkeypatch, "predict")
 
-    def one(predicted: float, p99: float = 0.1, behind: float = 78.0) -> Any:
+    def one(predicted: float, p99: float = 0.1, moved: bool = False) -> Any:
         return verify.Verified(
-            "drawn-01", "inline", "mine", 78.0, behind, 1.0, predicted * 1e6, 1e6, None, 0.0,
+            "drawn-01", "inline", "mine", 78.0, moved, 1.0, predicted * 1e6, 1e6, None, 0.0,
             (-0.2, 0.2), (0.0, p99), "trusted",
         )  # fmt: skip
 
@@ -451,8 +451,30 @@ def test_predictions_are_held_to_every_goal(monkeypatch: pytest.MonkeyPatch) -> 
     assert verdicts(one(1.02), one(0.88)) == ["met", "missed", "met", "met", "met"]
     assert verdicts(one(1.02), one(1.18)) == ["met", "missed", "missed", "met", "met"]
     assert verdicts(one(1.02), one(1.0, p99=-0.3)) == ["met", "met", "met", "met", "missed"]
-    assert verdicts(one(1.02), one(2.0, behind=338.0)) == ["missed", "met", "met", "met", "met"]
-    assert verdicts(one(2.0, behind=338.0))[1:] == ["not measured"] * 4
+    assert verdicts(one(1.02), one(2.0, moved=True)) == ["missed", "met", "met", "met", "met"]
+    assert verdicts(one(2.0, moved=True))[1:] == ["not measured"] * 4
+
+
+@pytest.mark.parametrize(
+    ("cycles", "share", "behind", "told"),
+    [
+        (78.0, 1.0, 340.0, (78.0, False)),  # the host moved a CPU behind the trial
+        (78.0, 0.6, 78.0, (78.0, True)),
+        (None, None, 80.0, (76.0, False)),  # the trial does not say
+        (None, None, 340.0, (76.0, True)),
+    ],
+)
+def test_a_deployment_is_held_against_the_state_of_its_own_trial(
+    cycles: float | None, share: float | None, behind: float, told: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    load("draw", monkeypatch, "predict")
+    verify = load("verify", monkeypatch, "predict")
+    trial = SimpleNamespace(trial=7, line_cycles=cycles, line_share=share)
+    bundle = SimpleNamespace(trials=lambda: [trial, SimpleNamespace(trial=8)])
+    monkeypatch.setattr(verify, "Bundle", lambda path: bundle)
+    files = {"bundle": "b", "before": 76.0, "behind": behind}
+    assert verify.lines_of(files, SimpleNamespace(trial=7)) == told
 
 
 @pytest.mark.parametrize(("ahead", "verdict"), [(1.0, "within"), (1.12, "beyond"), (1.03, "open")])
