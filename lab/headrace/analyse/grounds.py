@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from headrace.analyse.claims import tally
+from headrace.analyse.settings_apart import settings_apart
 from headrace.errors import BadInput
 from headrace.record.bundle import Bundle
 from headrace.record.claim import JudgedClaim
@@ -79,7 +80,7 @@ class GroundResults:
 
     @cached_property
     def points(self) -> tuple[PointRow, ...]:
-        return points_of(self.bundle)
+        return settings_apart(points_of(self.bundle))
 
     @cached_property
     def results(self) -> dict[AskedPoint, list[Result]]:

@@ -111,13 +111,14 @@ def write_html(shown: Document, target: Path) -> None:
 
 
 def sentence(bundle: Bundle, reported: Report) -> str:
-    """What it comes to, by what was asked: of advice, of offloading, of executions."""
+    """What it comes to, by what was asked: of advice, of offloading, of claims, of executions."""
     advised = tuned(bundle)
     own = offload.sentence(bundle) if advised is None else tune.sentence(advised)
     sides = in_turn.of_bundle(bundle)
     if sides is not None:
         own = in_turn.sentence(sides)
-    return own or fitted.sentence(bundle) or operate.sentence(bundle) or reported.sentence
+    own = own or fitted.sentence(bundle) or operate.sentence(bundle)
+    return own or claims_page.sentence(reported.claims) or reported.sentence
 
 
 def _document(bundle: Bundle, reported: Report) -> Document:
@@ -137,8 +138,9 @@ def _document(bundle: Bundle, reported: Report) -> Document:
     return document(
         reported,
         spec=bundle.spec_given,
+        first=claims_page.sections(reported.claims),
         points=points,
-        more=(*claims_page.sections(reported.claims), *more),
+        more=more,
         sentence=sentence(bundle, reported),
     )
 

@@ -39,5 +39,10 @@ def sections(judged: Sequence[JudgedClaim]) -> tuple[Section, ...]:
     return (Section("Claims", _NOTE, blocks, about=tally(judged), anchor="claims"),)
 
 
+def sentence(judged: Sequence[JudgedClaim]) -> str:
+    """What became of them; empty of a study without."""
+    return f"{tally(judged)}." if judged else ""
+
+
 def _whose(one: JudgedClaim) -> str:
     return one.paper or ("published" if one.published else "expected")

@@ -43,15 +43,17 @@ def document(
     report: Report,
     *,
     spec: str | None = None,
+    first: Sequence[Section] = (),
     points: Sequence[Section] = (),
     more: Sequence[Section] = (),
     sentence: str = "",
 ) -> Document:
-    """`sentence`: where executions are not what is asked about. `points`: sections on a paper's
-    points. `more`: on what a bundle has beside its results, such as samples of the layers."""
+    """`sentence`: where executions are not what is asked about. `first`: sections before all;
+    `points`: on a paper's points. `more`: on what a bundle has beside its results, such as samples
+    of the layers."""
     groups = report.groups
     several, roles = len(groups) > 1, appliances.roles(report.reached)
-    sections = [*([_glance(groups)] if several else []), *points]
+    sections = [*first, *([_glance(groups)] if several else []), *points]
     for number, group in enumerate(groups, 1):
         sections += _group(group, f"group-{number}", several, roles)
     given = (Folded("Specification", "as given", (Code(spec),)),) if spec else ()

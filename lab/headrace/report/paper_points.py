@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from headrace.analyse.reached import Reached, gathered
+from headrace.analyse.settings_apart import settings_apart
 from headrace.analyse.summary import summarise
 from headrace.analyse.units import plural
 from headrace.model.hosting import best_case
@@ -104,7 +105,7 @@ class MeasuredPoint:
 
 def sections(bundle: Bundle) -> tuple[Section, ...]:
     """A study's points by group; none where it has no groups."""
-    points = points_of(bundle)
+    points = settings_apart(points_of(bundle))
     if not points or not bundle.spec_given:
         return ()
     given = bundle.spec_data
