@@ -21,7 +21,7 @@ from headrace.record.rows import Result
 from headrace.record.testdata import environment
 from headrace.record.verdict import Audit, Finding, Verdict
 from headrace.report.claims import sections as claims_section
-from headrace.report.document_model import Table
+from headrace.report.document_model import Row, Table
 from headrace.spec import document
 from headrace.spec.base import MedianRange
 from headrace.spec.calibration import Calibration
@@ -194,6 +194,27 @@ def test_a_claim_of_points_that_were_not_asked_for_is_not_run(
     lines = [line for section in doc for block in section.blocks for line in _lines_of(block)]
     assert bool(lines) == (verdict != "not-run")
     assert "1 claim: 1 " + verdict.replace("-", " ") in doc[0].about
+
+
+@pytest.mark.parametrize("predicted", [False, True])
+def test_what_is_predicted_is_not_called_measured(predicted: bool) -> None:
+    """The paper is named once, and not in each row."""
+    given: dict[str, Any] = {
+        "text": "It is.", "claimed": 1, "tolerance": 0.1, "query": "", "measured": 1.0,
+        "verdict": "confirmed", "unit": "", "why": None,
+    }  # fmt: skip
+    claims = [
+        JudgedClaim(name="theirs", paper="A paper", published=True, **given),
+        JudgedClaim(name="ours", paper=None, published=False, **given),
+    ]
+    [section] = claims_section(claims, predicted)
+    assert section.about == "A paper. 2 claims: 2 confirmed"
+    table = section.blocks[0]
+    assert isinstance(table, Table)
+    name = [one if isinstance(one, str) else one.name for one in table.columns][1]
+    assert name == ("predicted" if predicted else "measured")
+    by = [line.cells[3] for line in table.rows if isinstance(line, Row)]
+    assert by == ["the paper", "expected"]
 
 
 def _lines_of(block: object) -> tuple[object, ...]:

@@ -18,6 +18,7 @@ from headrace.cli._console import print_json, stdout
 from headrace.errors import BadInput
 from headrace.record.bundle import Bundle, write_whole
 from headrace.record.frozen import Record
+from headrace.record.known import known
 from headrace.report import (
     appliances,
     equivalence,
@@ -138,7 +139,7 @@ def _document(bundle: Bundle, reported: Report) -> Document:
     return document(
         reported,
         spec=bundle.spec_given,
-        first=claims_page.sections(reported.claims),
+        first=claims_page.sections(reported.claims, known(bundle).server is not None),
         points=points,
         more=more,
         sentence=sentence(bundle, reported),
