@@ -46,9 +46,10 @@ _SHORT: dict[str, list[Schema]] = {
     "Frame": [
         {"type": "integer", "minimum": 64, "description": "bytes, FCS included"},
         {"enum": list(PRESETS)},
-        {"type": "string", "pattern": "^[a-iz]{1,64}$", "description": "a genome (RFC 6985)"},
-        {"type": "object", "properties": {"genome": _TEXT, "z": {"type": "integer"}},
-         "required": ["genome"], "additionalProperties": False},
+        {"type": "object", "required": ["genome"], "additionalProperties": False,
+         "description": "a genome (RFC 6985)",
+         "properties": {"genome": {"type": "string", "pattern": "^[a-iz]{1,64}$"},
+                        "z": {"type": "integer"}}},
         {"type": "object", "required": ["mix"], "additionalProperties": False,
          "properties": {"mix": {"type": "object", "additionalProperties": {"type": "integer"}}}},
     ],

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frame sizes: one size, or a mix named by its genome (RFC 6985), or a preset of a known tool.
+"""Frame sizes: one size, a preset of a known tool, or a mix given by its genome (RFC 6985).
 
-All sizes count the FCS, as RFC 2544 does.
+A genome is written `{genome: aab}` and never bare: its letters spell words, and a preset's name
+that is mistyped would be one. All sizes count the FCS, as RFC 2544 does.
 """
 
 from __future__ import annotations
@@ -82,8 +83,8 @@ def genome_sizes(genome: str, custom: int | None) -> tuple[int, ...]:
 
 
 class Frame(Spec):
-    """A workload's frame sizes. Written as `64`, `nfvbench`, `aaaaaaabbbbg`, `{genome:, z:}`, or
-    `{mix: {64: 7, 594: 4}}`, sizes and their weights, spread evenly."""
+    """A workload's frame sizes. Written as `64`, `nfvbench`, `{genome: aaaaaaabbbbg}`, or `{mix:
+    {64: 7, 594: 4}}`, sizes and their weights, spread evenly."""
 
     name: str
     sizes: tuple[int, ...] = Field(min_length=1, max_length=64)
@@ -115,7 +116,8 @@ class Frame(Spec):
 
 _ALLOWED = (
     f"a frame size ({FRAME_MIN} to {FRAME_MAX}), one of {', '.join(PRESETS)}, "
-    "an RFC 6985 genome such as aaaaaaabbbbg, {genome: aaz, z: 700}, or {mix: {64: 7, 594: 4}}"
+    "an RFC 6985 genome as {genome: aaaaaaabbbbg} or {genome: aaz, z: 700}, or "
+    "{mix: {64: 7, 594: 4}}"
 )
 
 
@@ -129,8 +131,8 @@ def _parse(value: Any) -> dict[str, Any]:
         return {"name": f"imix-{value}", "sizes": spread_evenly(weights), "whose": whose}
     if isinstance(value, str) and value[:1] in tuple("0123456789.+-"):
         raise ValueError(f"is no whole number; allowed: {_ALLOWED}")  # YAML reads 1e9 as text
-    if isinstance(value, str) and value and len(value) <= 64:
-        return {"name": f"imix-{value}", "sizes": genome_sizes(value, None), "whose": "RFC 6985"}
+    if isinstance(value, str):
+        raise ValueError(f"there is no such mix; allowed: {_ALLOWED}")
     if isinstance(value, dict) and "genome" in value and set(value) <= {"genome", "z"}:
         genome, custom = value["genome"], value.get("z")
         if isinstance(genome, str) and genome and (custom is None or type(custom) is int):

@@ -88,7 +88,7 @@ def test_chains(chain: str) -> None:
         ("workload:", "workload:\n  flows: 1e99", ["'1e99'; allowed: a count, 1 to 2147483648"]),
         ("- lb: {}", "- {name: sink, nf: lb}", ["'sink' has the name of a part of the tester"]),
         ("[64,", "[63,", ["workload.frame[0]", "63", "64 to 9018"]),
-        ("nfvbench", "abcq", ["workload.frame[1]", "'q'", "RFC 6985"]),
+        ("nfvbench", "{genome: abcq}", ["workload.frame[1]", "'q'", "RFC 6985"]),
         ("[ndr,", "[ndx,", ["measure.search[0]", "'ndx'"]),
         ("0.5%", "150%", ["measure.search[1]: got '150%'; should be less than 100%"]),
         ("measure: {", "measure: {goals: {width: 0%}, ", ["got '0%'; should be greater than 0%"]),
@@ -171,8 +171,18 @@ def test_even_spread_keeps_the_shares(weights: dict[int, int]) -> None:
 @settings(deadline=None)
 @given(st.text(alphabet="".join(GENOME_SIZES), min_size=1, max_size=64))
 def test_genome_is_a_sequence(genome: str) -> None:
-    frame = Frame.model_validate(genome)
+    frame = Frame.model_validate({"genome": genome})
     assert frame.sizes == tuple(GENOME_SIZES[letter] for letter in genome)
+
+
+@pytest.mark.parametrize("word", ["big", "face", "aaaaaaabbbbg", "nfvbech", "IMIX", ""])
+def test_a_bare_word_is_no_genome(word: str) -> None:
+    """Of `a` to `i` words are made: one that names no mix is refused with what is allowed."""
+    told = message(f"name: x\nchain: [l2fwd]\nworkload: {{frame: {word!r}}}\n")
+    assert told.startswith(
+        f"edge.yaml:3: workload.frame: got {word!r}; there is no such mix; allowed: a frame size"
+    )
+    assert "nfvbench, trex, csit" in told and "{genome: aaaaaaabbbbg}" in told
 
 
 def test_genome_with_a_size_of_its_own() -> None:
