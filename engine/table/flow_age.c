@@ -9,11 +9,14 @@
 #include <rte_cycles.h>
 
 #include "core/dpdk.h"
+#include "pages.h"
 
 #define AGE_PASS_MS 900     /* over all records, whatever the TSC's frequency is */
 #define AGE_TURN 4u         /* flow_now units in which the same shards are looked at */
 #define AGE_TURNS 16u
 #define AGE_SCAN_MAX 4096u  /* records per tick: bounds the pause an idle worker's first tick makes */
+
+static uint64_t tried_bytes; /* of tables that are only tried; control thread */
 
 uint32_t flow_index(const struct flow_table *t, const struct flow *f)
 {
@@ -200,9 +203,51 @@ static bool make_shards(struct flow_table *t)
 	return true;
 }
 
+static size_t bytes_of(const struct flow_table *t)
+{
+	return t->buckets_bytes + t->records_bytes + t->epochs_bytes;
+}
+
+/*
+ * Taking more memory than there is would have the kernel end some process. What is only tried takes next to
+ * none, and is held against all that the machine has, with the other tables of the same plan: what is free
+ * now says nothing about when it runs.
+ */
+static int fits(const struct flow_table *t, uint32_t capacity, struct err *err)
+{
+	uint64_t bytes = bytes_of(t), most;
+
+	if (!t->tried) {
+		most = pages_memory("MemAvailable");
+		return bytes <= most ? 0
+				     : err_set(err, ENOMEM, "",
+					       "a table of %u flows takes %llu MB of memory, %llu MB are available",
+					       capacity, (unsigned long long)bytes >> 20,
+					       (unsigned long long)most >> 20);
+	}
+	most = pages_memory("MemTotal");
+	bytes += tried_bytes;
+	return bytes <= most ? 0
+			     : err_set(err, EINVAL, "",
+				       "tables of flows, this one of %u among them, take %llu MB of memory; "
+				       "the machine has %llu MB",
+				       capacity, (unsigned long long)bytes >> 20,
+				       (unsigned long long)most >> 20);
+}
+
+static bool reserve(struct flow_table *t)
+{
+	t->probe.buckets = flow_reserve(t->buckets_bytes, t->tried);
+	t->probe.records = flow_reserve(t->records_bytes, t->tried);
+	t->epochs = flow_reserve(t->epochs_bytes, t->tried);
+	tried_bytes += t->tried ? bytes_of(t) : 0;
+	return t->probe.buckets && t->probe.records && t->epochs;
+}
+
 int flow_create(const struct flow_conf *conf, struct flow_table **out, struct err *err)
 {
 	struct flow_table *t;
+	int rc;
 
 	if (!conf->capacity || conf->capacity > FLOW_CAPACITY_MAX)
 		return err_set(err, EINVAL, "capacity", "%u flows: allowed 1..%u", conf->capacity,
@@ -211,11 +256,13 @@ int flow_create(const struct flow_conf *conf, struct flow_table **out, struct er
 	if (!t)
 		return err_set(err, ENOMEM, "", "out of memory");
 	set_sizes(t, conf);
-	t->probe.buckets = flow_reserve(t->buckets_bytes);
-	t->probe.records = flow_reserve(t->records_bytes);
-	t->epochs = flow_reserve(t->epochs_bytes);
-	if (!t->probe.buckets || !t->probe.records || !t->epochs || !make_shards(t) ||
-	    set_seed(t, conf->seed)) {
+	t->tried = conf->tried;
+	rc = fits(t, conf->capacity, err);
+	if (rc) {
+		free(t);
+		return rc;
+	}
+	if (!reserve(t) || !make_shards(t) || set_seed(t, conf->seed)) {
 		flow_destroy(t);
 		return err_set(err, ENOMEM, "", "no memory for a table of %u flows", conf->capacity);
 	}
@@ -240,6 +287,7 @@ int flow_join(const struct flow_table *t, uint8_t worker, struct flow_table **ou
 void flow_destroy(struct flow_table *t)
 {
 	if (t && !t->joined) {
+		tried_bytes -= t->tried ? bytes_of(t) : 0;
 		if (t->probe.buckets)
 			munmap(t->probe.buckets, t->buckets_bytes);
 		if (t->probe.records)

@@ -21,10 +21,11 @@ size_t flow_whole_pages(size_t bytes)
  * At a huge page's beginning, if it has any: what is mapped around it is given back. Of a part that
  * began or ended within one the kernel made small pages, up to a third of a table of 100,000 flows.
  */
-static void *map_pages(size_t bytes)
+static void *map_pages(size_t bytes, int flags)
 {
 	size_t spare = bytes < HUGE_PAGE ? 0 : HUGE_PAGE, before = 0;
-	uint8_t *p = mmap(NULL, bytes + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *p = mmap(NULL, bytes + spare, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
 
 	if (p == MAP_FAILED)
 		return NULL;
@@ -37,12 +38,16 @@ static void *map_pages(size_t bytes)
 	return p + before;
 }
 
-void *flow_reserve(size_t bytes)
+void *flow_reserve(size_t bytes, bool tried)
 {
-	void *p = map_pages(bytes);
+	void *p = map_pages(bytes, tried ? MAP_NORESERVE : 0);
 
 	if (!p)
 		return NULL;
+	if (tried) {
+		madvise(p, bytes, MADV_NOHUGEPAGE);
+		return p;
+	}
 	madvise(p, bytes, MADV_HUGEPAGE); /* only advice: not every kernel has it */
 	if (!madvise(p, bytes, MADV_POPULATE_WRITE))
 		return p;

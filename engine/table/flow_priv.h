@@ -41,6 +41,7 @@ struct flow_table {
 	const _Atomic uint8_t *owners; /* NULL: all of it is one worker's */
 	uint8_t worker;
 	bool joined; /* a view: the rest is another's */
+	bool tried;  /* flow_conf's */
 	uint32_t counted; /* flow_count's answer, of a table with owners */
 	struct flow_kept kept; /* live NULL: nothing is */
 };
@@ -71,7 +72,7 @@ static inline struct bucket *bucket_at(const struct flow_table *t, uint64_t i)
 /*
  * What a part of so many bytes is given: from half a huge page on as many whole ones as it takes. All pages
  * are there before the first packet: a fault that clears 2 MB would hold up a worker for a tenth of a
- * millisecond or more. NULL: there is no memory.
+ * millisecond or more. `tried`: none is, and they are small, as few are touched. NULL: there is no memory.
  */
 size_t flow_whole_pages(size_t bytes);
-void *flow_reserve(size_t bytes);
+void *flow_reserve(size_t bytes, bool tried);

@@ -9,6 +9,7 @@
 #include <rte_cycles.h>
 
 #include "flow_priv.h"
+#include "pages.h"
 
 /* Instead of EAL's, which is not started: at this frequency a pass of ageing is 2048 units of time. */
 uint64_t rte_get_tsc_hz(void)
@@ -408,6 +409,72 @@ static void test_bad_capacity(void **state)
 	assert_int_equal(flow_create(&conf, &t, &err), -22);
 }
 
+static size_t resident_pages(void)
+{
+	FILE *f = fopen("/proc/self/statm", "r");
+	size_t pages = 0;
+
+	assert_non_null(f);
+	assert_int_equal(fscanf(f, "%*u %zu", &pages), 1);
+	fclose(f);
+	return pages;
+}
+
+/* A plan is checked in no time, and beside whatever runs, however large its tables are. */
+static void test_tried(void **state)
+{
+	struct flow_conf conf = {.capacity = 1 << 24, .seed = 1, .tried = true};
+	struct flow_key4 key = {.src = 1, .dst = 2, .proto = 17};
+	size_t before = resident_pages();
+	struct flow_table *t;
+	struct err err;
+
+	(void)state;
+	assert_int_equal(flow_create(&conf, &t, &err), 0);
+	assert_non_null(flow_insert(t, &key));
+	assert_non_null(flow_find(t, &key));
+	assert_true(resident_pages() - before < 256); /* a megabyte of its 800 */
+	flow_destroy(t);
+}
+
+/* What the machine will never have is refused; of all tables of a plan together. */
+static void test_tried_of_all(void **state)
+{
+	struct flow_conf conf = {.family = FLOW_IPV6, .capacity = FLOW_CAPACITY_MAX, .tried = true};
+	uint64_t total = pages_memory("MemTotal"), taken = 0;
+	struct flow_table *tables[1024];
+	struct err err;
+	unsigned int n = 0;
+	int rc;
+
+	(void)state;
+	while (!(rc = flow_create(&conf, &tables[n], &err))) {
+		taken += tables[n]->buckets_bytes + tables[n]->records_bytes + tables[n]->epochs_bytes;
+		assert_true(taken <= total && ++n < RTE_DIM(tables));
+	}
+	assert_int_equal(rc, -22);
+	assert_non_null(strstr(err.msg, "tables of flows, this one of 268435456 among them, take "));
+	assert_true(taken + ((uint64_t)24 << 30) > total); /* one more would not have fitted */
+	while (n)
+		flow_destroy(tables[--n]);
+	conf.capacity = 1000; /* what is gone no longer counts */
+	assert_int_equal(flow_create(&conf, &tables[0], &err), 0);
+	flow_destroy(tables[0]);
+}
+
+/* Populating it would have the kernel end some process. */
+static void test_more_than_there_is(void **state)
+{
+	struct flow_conf conf = {.capacity = FLOW_CAPACITY_MAX, .state_bytes = 1 << 16};
+	struct flow_table *t;
+	struct err err;
+
+	(void)state;
+	assert_int_equal(flow_create(&conf, &t, &err), -12);
+	assert_non_null(strstr(err.msg, "a table of 268435456 flows takes "));
+	assert_non_null(strstr(err.msg, " MB are available"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -417,6 +484,8 @@ int main(void)
 		cmocka_unit_test(test_whole_pages),   cmocka_unit_test(test_bad_capacity),
 		cmocka_unit_test(test_trails),	      cmocka_unit_test(test_trail_to_a_free_record),
 		cmocka_unit_test(test_place_of_trails),
+		cmocka_unit_test(test_tried),	      cmocka_unit_test(test_tried_of_all),
+		cmocka_unit_test(test_more_than_there_is),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "cuckoo.h"
+#include "pages.h"
 
 #ifndef MAP_HUGE_SHIFT
 #define MAP_HUGE_SHIFT 26
@@ -80,8 +81,9 @@ static int map_one(void **out, size_t bytes, size_t page, int flags, int socket)
 	return rc;
 }
 
-static uint64_t available_bytes(void)
+uint64_t pages_memory(const char *which)
 {
+	const size_t n = strlen(which);
 	unsigned long long kb = 0;
 	char line[128];
 	FILE *f = fopen("/proc/meminfo", "r");
@@ -89,7 +91,7 @@ static uint64_t available_bytes(void)
 	if (!f)
 		return UINT64_MAX;
 	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "MemAvailable: %llu kB", &kb) == 1)
+		if (!strncmp(line, which, n) && sscanf(line + n, ": %llu kB", &kb) == 1)
 			break;
 	fclose(f);
 	return kb ? kb * 1024 : UINT64_MAX;
@@ -127,7 +129,7 @@ static int map_huge(void **out, size_t bytes, enum fib_memory kind, int socket, 
 static int map_ordinary(void **out, size_t bytes, int socket, size_t *page)
 {
 	/* Populating more than there is would have the kernel end some process. */
-	if (bytes > available_bytes())
+	if (bytes > pages_memory("MemAvailable"))
 		return -ENOMEM;
 	*page = sysconf(_SC_PAGESIZE);
 	return map_one(out, bytes, *page, 0, socket);
@@ -153,7 +155,7 @@ int pages_map(void **out, size_t bytes, enum fib_memory kind, int socket, size_t
 			       round_up(bytes, *page) / *page,
 			       kind == FIB_MEMORY_1G ? "1 GB" : "2 MB", strerror(-rc));
 	return err_set(err, ENOMEM, path, "the table needs %zu MB of memory, %llu MB are available",
-		       bytes >> 20, (unsigned long long)available_bytes() >> 20);
+		       bytes >> 20, (unsigned long long)pages_memory("MemAvailable") >> 20);
 }
 
 void pages_unmap(void *p, size_t mapped)

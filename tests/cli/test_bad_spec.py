@@ -153,6 +153,10 @@ FUNCTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
         "l3fwd: {ipv4_capacity: 2147483648, routes: [{prefix: 10.0.0.0/8}]}",
         ("l3fwd", "2147483648", "16777216"),
     ),
+    "more flows than there is memory for": (
+        "firewall: {flows: 268435456}",
+        ("firewall: tables of flows, this one of 268435456 among them, take ", "the machine has"),
+    ),
     "class of nothing": ("qos: {classes: [{}]}", ("qos.classes[0]", "dscp", "rules")),
     "class without rates": (
         "qos: {classes: [{dscp: [0], meter: srtcm}]}",

@@ -65,7 +65,7 @@ static int whole(const struct engine *e, struct err *err)
 {
 	for (unsigned int i = 0; i < e->n_nfs; i++)
 		if (e->nfs[i].partial)
-			return err_set(err, ENOTSUP, e->nfs[i].name,
+			return err_set(err, ENOMEM, e->nfs[i].name,
 				       "its table is too large to be made for a trial");
 	return 0;
 }

@@ -44,8 +44,7 @@ static int make_elastic(struct engine *e, struct err *err)
 	return 0;
 }
 
-/* An error of a link or NF names a parameter or a file; say whose. */
-static int named(struct err *err, int rc, const char *kind, const char *name)
+int engine_named(struct err *err, int rc, const char *kind, const char *name)
 {
 	char path[sizeof(err->path)];
 
@@ -90,7 +89,7 @@ static int init_links(struct engine *e, struct err *err)
 		err->path[0] = '\0';
 		rc = l->ops->init ? l->ops->init(l, err) : 0;
 		if (rc)
-			return named(err, rc, "links", l->name);
+			return engine_named(err, rc, "links", l->name);
 		e->n_links = i + 1;
 	}
 	return 0;
@@ -122,7 +121,7 @@ static int init_nfs(struct engine *e, struct err *err)
 		err->path[0] = '\0';
 		rc = nf->ops->init ? nf->ops->init(nf, err) : 0;
 		if (rc)
-			return named(err, rc, "nfs", nf->name);
+			return engine_named(err, rc, "nfs", nf->name);
 		e->n_nfs = i + 1;
 	}
 	return 0;
@@ -151,8 +150,10 @@ static int make_replicas(struct engine *e, struct err *err)
 		for (unsigned int j = 0; j < p->segments[i].n_replicas; j++) {
 			err->path[0] = '\0';
 			rc = replica_create(e, i, j, &e->replicas[i][j], err);
+			if (rc && strncmp(err->path, "nfs.", 4)) /* what a function refuses has its name */
+				return engine_named(err, rc, "segments", p->segments[i].name);
 			if (rc)
-				return named(err, rc, "segments", p->segments[i].name);
+				return rc;
 		}
 	}
 	return 0;

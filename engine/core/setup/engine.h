@@ -86,6 +86,9 @@ struct node *replica_node(const struct engine *e, unsigned int nf, unsigned int 
 /* EAL must be up. Makes every function and sender, from its files, as a start would; no more. */
 int engine_check(struct plan *plan, struct err *err);
 
+/* An error of a link or NF names a parameter or a file; says whose, and returns `rc`. */
+int engine_named(struct err *err, int rc, const char *kind, const char *name);
+
 /* Build replica `index` of segment `si`; link queues are opened. -errno. */
 int replica_create(struct engine *e, unsigned int si, unsigned int index, struct replica **out,
 		   struct err *err);

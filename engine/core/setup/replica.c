@@ -150,10 +150,11 @@ static int make_worker(struct engine *e, struct replica *r, unsigned int i, stru
 		.owners = nf->owners,
 		.first = r->index ? e->replicas[r->segment][0]->nodes[i].worker : w,
 	};
+	err->path[0] = '\0';
 	rc = nf->ops->worker_init ? nf->ops->worker_init(w, err) : 0;
 	if (rc) {
 		rte_free(w);
-		return rc;
+		return engine_named(err, rc, "nfs", nf->name);
 	}
 	r->nodes[i].worker = w;
 	return 0;

@@ -27,6 +27,7 @@ static inline int shared_flows(const struct nf_worker *w, const struct flow_conf
 	own.owners = w->owners;
 	own.shards = PKT_BUCKETS;
 	own.worker = (uint8_t)w->index;
+	own.tried = w->nf->checking;
 	return flow_create(&own, out, err);
 }
 

@@ -11,8 +11,9 @@ from headrace.engine.counts import EngineCounts
 from headrace.engine.describe import Description
 from headrace.engine.passage import MEMORY_MAX_MB, dry_plan, notes, packets_tried
 from headrace.engine.plan_document import Plan
-from headrace.errors import HeadraceError
-from headrace.ground.engine_check import Accepted, PlanCheck, input_files
+from headrace.engine.traffic import refusal
+from headrace.errors import EXIT_BAD_INPUT, HeadraceError
+from headrace.ground.engine_check import Accepted, PlanCheck, input_files, last_words
 from headrace.host.programs import ask
 from headrace.host.state import short_run, write
 from headrace.spec.document import Document
@@ -23,9 +24,11 @@ _UNREAD = f"files are named and were not read: deployment.memory_mb is above {ME
 
 
 class DryRuns:
-    """One for each chain and traffic, however often they are measured."""
+    """One for each chain and traffic, however often they are measured. `runs_here`: what this
+    machine has no memory for is refused."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, runs_here: bool = True) -> None:
+        self._runs_here = runs_here
         self._readings: dict[str, EngineCounts | None] = {}
 
     def notes(
@@ -38,11 +41,20 @@ class DryRuns:
         packets = packets_tried(experiment)
         key = repr((packets, plan.functions, plan.nfs, plan.segments, _traffic(plan)))
         if key not in self._readings:
-            self._readings[key] = self._run(description.engine, plan, packets)
+            done = self._run(description.engine, plan, packets)
+            if self._runs_here and done is not None and done.returncode == EXIT_BAD_INPUT:
+                _, place, problem = last_words(done)
+                raise refusal(place, problem, experiment, doc)
+            answered = done is not None and done.returncode == 0
+            counts = EngineCounts.model_validate_json(done.stdout) if done and answered else None
+            self._readings[key] = counts
         reading = self._readings[key]
         return () if reading is None else notes(reading, experiment)
 
-    def _run(self, engine: Path, plan: Plan, packets: int) -> EngineCounts | None:
+    def _run(
+        self, engine: Path, plan: Plan, packets: int
+    ) -> subprocess.CompletedProcess[str] | None:
+        """None: it took longer than it is worth."""
         with short_run() as state:
             file = state.path / "plan.json"
             write(file, plan.text)
@@ -53,7 +65,7 @@ class DryRuns:
                 return None
         if done.returncode < 0:
             raise HeadraceError(f"{engine} --dry-run was ended by signal {-done.returncode}")
-        return EngineCounts.model_validate_json(done.stdout) if done.returncode == 0 else None
+        return done
 
 
 class TriedChains:
@@ -61,7 +73,7 @@ class TriedChains:
     all the same, as if they did."""
 
     def __init__(self) -> None:
-        self._dry = DryRuns()
+        self._dry = DryRuns(runs_here=False)
         self._accepted: Accepted = set()
 
     def notes(

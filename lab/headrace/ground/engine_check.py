@@ -92,12 +92,11 @@ class PlanCheck:
                 raise HeadraceError(why) from None
         if done.returncode == 0:
             return
-        words = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
-        place, _, problem = words[0].removeprefix("headrace-engine: ").partition(": ")
+        words, place, problem = last_words(done)
         if done.returncode == EXIT_BAD_INPUT:
             self._of_the_lab(place, problem)
             raise refusal(place, problem, experiment, self.doc)
-        raise HeadraceError(f"headrace-engine --check: {words[0]}")
+        raise HeadraceError(f"headrace-engine --check: {words}")
 
     def _of_the_lab(self, place: str, problem: str) -> None:
         """Keys of functions are a user's, and were held against the engine's own description; all
@@ -106,6 +105,13 @@ class PlanCheck:
             raise OtherEngine(self.description.engine, problem, "older or newer")
         if problem.startswith("unknown key") and not place.startswith("nfs"):
             raise OtherEngine(self.description.engine, f"{place}: {problem}")
+
+
+def last_words(done: subprocess.CompletedProcess[str]) -> tuple[str, str, str]:
+    """What an engine that refuses says last; of that its place in the plan, and the problem."""
+    [words] = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+    place, _, problem = words.removeprefix("headrace-engine: ").partition(": ")
+    return words, place, problem
 
 
 def check_age(engine: Path) -> None:

@@ -116,7 +116,8 @@ static int tables_create(struct dpi_worker *dw, struct err *err)
 		struct flow_conf conf = {.family = i,
 					 .capacity = (uint32_t)p->flows,
 					 .state_bytes = sizeof(struct dpi_flow),
-					 .socket_id = dw->w->socket_id};
+					 .socket_id = dw->w->socket_id,
+					 .tried = dw->w->nf->checking};
 
 		rc = flow_create(&conf, &dw->flows[i], err);
 		dw->births[i] = calloc(p->flows, sizeof(*dw->births[i]));
