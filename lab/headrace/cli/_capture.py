@@ -76,7 +76,9 @@ def read(file: Path) -> Capture:
     except OSError as error:
         raise BadInput(f"{file}: {error.strerror or error}") from None
     except (*_UNREADABLE, EOFError, zlib.error) as error:
-        raise BadInput(f"{file}: packet {capture.packets + 1}: not a capture: {error}") from None
+        unit = " (bytes)" if isinstance(error, dpkt.dpkt.NeedData) else ""  # it says of what not
+        at = f"packet {capture.packets + 1}"
+        raise BadInput(f"{file}: {at}: not a capture: {error}{unit}") from None
     if not capture.packets:
         raise BadInput(f"{file}: holds no packet; allowed: a capture with at least one")
     return capture

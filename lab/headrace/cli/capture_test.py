@@ -49,6 +49,13 @@ def test_a_megabyte_that_unfolds_to_hundreds_takes_no_memory(tmp_path: Path) -> 
         tracemalloc.stop()
 
 
+def test_what_is_too_short_lacks_bytes(tmp_path: Path) -> None:
+    file = tmp_path / "c.pcap"
+    file.write_bytes(HEAD[:10])
+    with pytest.raises(BadInput, match=r"not a capture: got 10, 24 needed at least \(bytes\)"):
+        read(file)
+
+
 def test_a_block_of_pcapng_that_says_it_has_gigabytes(tmp_path: Path) -> None:
     file, written = tmp_path / "c.pcapng", io.BytesIO()
     dpkt.pcapng.Writer(written).writepkt(bytes(60), ts=1.0)

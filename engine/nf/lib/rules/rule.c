@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rule.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,12 +112,46 @@ static int set_proto(struct acl_rule *rule, const char *text)
 	return 0;
 }
 
+/* A bit beyond the prefix length is a typing error more often than not. Files of rules may have them: sets
+ * that others made do. */
+static int check_prefix(const struct param_ip *ip, const char *path, const char *key, struct err *err)
+{
+	char place[sizeof(err->path)], text[INET6_ADDRSTRLEN];
+	uint8_t network[16];
+
+	prefix_copy(network, ip);
+	if (!ip->family || !memcmp(network, ip->addr, ip->family == 4 ? 4 : 16))
+		return 0;
+	snprintf(place, sizeof(place), "%s.%s", path, key);
+	inet_ntop(ip->family == 4 ? AF_INET : AF_INET6, network, text, sizeof(text));
+	return err_set(err, EINVAL, place, "bits are set beyond the prefix length %u; allowed: %s/%u",
+		       ip->len, text, ip->len);
+}
+
+static int ports_refused(const struct param_list *given, const char *path, const char *key, struct err *err)
+{
+	const uint64_t *ports = given->items;
+	char place[sizeof(err->path)], text[64];
+	int n = snprintf(text, sizeof(text), "%llu, %llu", (unsigned long long)ports[0],
+			 (unsigned long long)ports[1]); /* one port is never refused */
+
+	if (given->count > 2)
+		snprintf(text + n, sizeof(text) - n, ", %llu%s", (unsigned long long)ports[2],
+			 given->count > 3 ? " and more" : "");
+	snprintf(place, sizeof(place), "%s.%s", path, key);
+	return err_set(err, EINVAL, place,
+		       "got [%s]; not a range of ports; allowed: one port, or the lowest then the highest",
+		       text);
+}
+
 static int rule_from_conf(struct acl_rule *rule, const struct acl_rule_conf *conf, const char *path,
 			  struct err *err)
 {
 	char place[sizeof(err->path)];
 
 	acl_rule_any(rule);
+	if (check_prefix(&conf->src, path, "src", err) || check_prefix(&conf->dst, path, "dst", err))
+		return -EINVAL;
 	rule->deny = conf->action == ACL_DENY;
 	if (conf->src.family)
 		acl_rule_set_src(rule, &conf->src);
@@ -126,14 +161,10 @@ static int rule_from_conf(struct acl_rule *rule, const struct acl_rule_conf *con
 			       "IPv%d, but src is IPv%d: a rule's addresses are of one family",
 			       conf->dst.family, conf->src.family);
 	}
-	if (set_ports(rule->sport, &conf->sport)) {
-		snprintf(place, sizeof(place), "%s.sport", path);
-		goto ports;
-	}
-	if (set_ports(rule->dport, &conf->dport)) {
-		snprintf(place, sizeof(place), "%s.dport", path);
-		goto ports;
-	}
+	if (set_ports(rule->sport, &conf->sport))
+		return ports_refused(&conf->sport, path, "sport", err);
+	if (set_ports(rule->dport, &conf->dport))
+		return ports_refused(&conf->dport, path, "dport", err);
 	if (conf->proto && set_proto(rule, conf->proto)) {
 		snprintf(place, sizeof(place), "%s.proto", path);
 		return err_set(
@@ -143,9 +174,6 @@ static int rule_from_conf(struct acl_rule *rule, const struct acl_rule_conf *con
 			conf->proto);
 	}
 	return 0;
-ports:
-	return err_set(err, EINVAL, place,
-		       "not a range of ports: one port, or the lowest then the highest");
 }
 
 int acl_rules_add_conf(struct acl_rules *rules, const struct param_list *list, const char *path,

@@ -192,23 +192,29 @@ static void reads_rules_of_the_plan(void **state)
 static void refuses_rules_of_the_plan(void **state)
 {
 	static const struct {
-		const char *json, *path;
+		const char *json, *path, *word;
 	} bad[] = {
-		{"{\"rules\": [{\"src\": \"10.0.0.0/8\"}]}", "params.rules[0]"},
-		{"{\"rules\": [{\"action\": \"allow\"}]}", "params.rules[0].action"},
+		{"{\"rules\": [{\"src\": \"10.0.0.0/8\"}]}", "params.rules[0]", "action"},
+		{"{\"rules\": [{\"action\": \"allow\"}]}", "params.rules[0].action", "allow"},
 		{"{\"rules\": [{\"action\": \"deny\", \"src\": \"10.0.0.0/40\"}]}",
-		 "params.rules[0].src"},
+		 "params.rules[0].src", "10.0.0.0/40"},
+		{"{\"rules\": [{\"action\": \"deny\", \"src\": \"10.1.2.3/8\"}]}",
+		 "params.rules[0].src", "beyond the prefix length 8; allowed: 10.0.0.0/8"},
+		{"{\"rules\": [{\"action\": \"deny\", \"dst\": \"2001:db8:f::1/33\"}]}",
+		 "params.rules[0].dst", "beyond the prefix length 33; allowed: 2001:db8::/33"},
 		{"{\"rules\": [{\"action\": \"deny\", \"src\": \"1.2.3.4\", \"dst\": \"::1\"}]}",
-		 "params.rules[0].dst"},
+		 "params.rules[0].dst", "IPv6, but src is IPv4"},
 		{"{\"rules\": [{\"action\": \"deny\", \"sport\": [2, 1]}]}",
-		 "params.rules[0].sport"},
+		 "params.rules[0].sport", "got [2, 1]; "},
 		{"{\"rules\": [{\"action\": \"deny\", \"dport\": [1, 2, 3]}]}",
-		 "params.rules[0].dport"},
+		 "params.rules[0].dport", "got [1, 2, 3]; "},
+		{"{\"rules\": [{\"action\": \"deny\", \"dport\": [1, 2, 3, 4]}]}",
+		 "params.rules[0].dport", "got [1, 2, 3 and more]; "},
 		{"{\"rules\": [{\"action\": \"deny\", \"dport\": [65536]}]}",
-		 "params.rules[0].dport[0]"},
+		 "params.rules[0].dport[0]", "65536"},
 		{"{\"rules\": [{\"action\": \"deny\", \"proto\": \"256\"}]}",
-		 "params.rules[0].proto"},
-		{"{\"rules\": [{\"action\": \"deny\", \"proto\": \"\"}]}", "params.rules[0].proto"},
+		 "params.rules[0].proto", "256"},
+		{"{\"rules\": [{\"action\": \"deny\", \"proto\": \"\"}]}", "params.rules[0].proto", "\"\" is not"},
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -217,7 +223,8 @@ static void refuses_rules_of_the_plan(void **state)
 
 		assert_int_equal(from_json(bad[i].json, &rules, &err), -EINVAL);
 		assert_string_equal(err.path, bad[i].path);
-		assert_true(err.msg[0]);
+		if (!strstr(err.msg, bad[i].word))
+			fail_msg("\"%s\" does not say \"%s\"", err.msg, bad[i].word);
 		acl_rules_free(&rules);
 	}
 }
