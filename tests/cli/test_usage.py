@@ -79,6 +79,14 @@ CASES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("--bridge: got 'lo'", "no bridge"),
     ),
     "period": (("collect", "--period", "0"), ("--period: got 0.0", "0.01 s or more")),
+    "two groups": (
+        ("run", "s2", "--group", "nfs", "--group", "figure-12"),
+        ("headrace run: --group: got 2 values; allowed: one; see headrace run --help",),
+    ),
+    "two values of a command's command": (
+        ("hosting", "where", "a", "--seconds", "1", "--seconds=2"),
+        ("headrace hosting where: --seconds: got 2 values; allowed: one",),
+    ),
     "parameter": (("profile", "l2fwd", "--param", "zz=1"), ("--param: got 'zz'", "allowed: ")),
     "a paper's study": (
         ("study", "s2", "--figure", "12"),

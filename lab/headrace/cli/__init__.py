@@ -93,6 +93,31 @@ def _worded(command: Any) -> Any:
         elif one.metavar is None and not one.is_flag:
             kind = one.display_type(None).strip("<>").removeprefix("list[").removesuffix("]")
             one.metavar = _VALUES.get(kind, kind)
+    return _each_once(command)
+
+
+def _each_once(command: Any) -> Any:
+    """An option of one value that is given twice is refused: the library takes the last without a
+    word."""
+    make_parser = command.make_parser
+
+    def checked(ctx: Any) -> Any:
+        parser = make_parser(ctx)
+        parse_args = parser.parse_args
+
+        def parse(args: list[str]) -> Any:
+            values, rest, order = parse_args(args)
+            for one in dict.fromkeys(order):
+                single = one.param_type_name == "option" and not (one.multiple or one.is_flag)
+                if single and (times := order.count(one)) > 1:
+                    words = f"{one.opts[0]}: got {times} values; allowed: one"
+                    raise _UsageError(words, ctx)
+            return values, rest, order
+
+        parser.parse_args = parse
+        return parser
+
+    command.make_parser = checked
     return command
 
 
