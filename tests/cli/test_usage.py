@@ -138,6 +138,34 @@ def test_a_plan_by_profiles_that_are_not_there_takes_nothing(
         assert words in line
 
 
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        (None, ("s.yaml:3: chain[0].acl.rules_file: got 'my.rules'; no such file",)),
+        ("@nonsense\n", ("s.yaml:3: chain[0].acl: ", 'my.rules:1: source "nonsense"')),
+        ("# none\n", ("s.yaml:2: chain: of 1024 packets ", "none comes through the chain")),
+    ],
+    ids=["no file", "bad file", "denies all"],
+)
+def test_a_plan_of_bad_input_takes_nothing(
+    rules: str | None, words: tuple[str, ...], engine_binary: Path, tmp_path: Path
+) -> None:
+    """Neither lcores, which may be held for an hour, nor memory; and the line is the spec's, not
+    that of a layout which was written for a run."""
+    (tmp_path / "s.yaml").write_text(
+        "name: s\nchain:\n  - acl: {rules_file: my.rules, default: deny}\n"
+        "deployment: {execution: pipeline, lcores: {chain: [700, 701]}}\n"
+    )
+    if rules is not None:
+        (tmp_path / "my.rules").write_text(rules)
+    done = headrace("plan", "s.yaml", folder=tmp_path, engine=engine_binary)
+    assert (done.returncode, done.stdout) == (2, "")
+    [line] = done.stderr.splitlines()
+    for word in words:
+        assert word in line
+    assert not (tmp_path / "runs").exists()
+
+
 def test_what_scripts_read(engine_binary: Path, tmp_path: Path) -> None:
     asked = (
         "hosting",

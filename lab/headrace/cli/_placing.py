@@ -155,12 +155,16 @@ def _try(doc: Document, experiments: Sequence[Experiment]) -> None:
     """What functions are told is held against the engine's own parser, and some packets are sent
     through each chain: costs are of packets that come through."""
     tried, description, say = TriedChains(), describe(find_engine()), progress()
-    several = "chains" in doc.data
     for one in experiments:
-        for note in tried.notes(one, doc, description):
-            if note.endswith(NOTHING):
-                raise doc.error(("chains", one.chain) if several else ("chain",), note)
-            say(f"note: chain {one.chain}: {note}")
+        tell_notes(doc, one.chain, tried.notes(one, doc, description), say)
+
+
+def tell_notes(doc: Document, chain: str, notes: Sequence[str], say: Callable[[str], None]) -> None:
+    """What became of packets that were tried; a chain that lets nothing out has no plan."""
+    for note in notes:
+        if note.endswith(NOTHING):
+            raise doc.error(("chains", chain) if "chains" in doc.data else ("chain",), note)
+        say(f"note: chain {chain}: {note}")
 
 
 def _checked(answer: PlacementAnswer) -> str:

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, get_args
 
@@ -13,13 +13,15 @@ import typer
 import yaml
 
 from headrace.cli._console import print_json, stdout
-from headrace.cli._placing import PlacingOptions, place
+from headrace.cli._placing import PlacingOptions, place, tell_notes
 from headrace.cli._study_run import open_spec
 from headrace.cli.report import finish_run
 from headrace.engine.describe import describe
 from headrace.engine.place import usable_cpus
 from headrace.errors import BadInput, HeadraceError, bad_value
+from headrace.ground.dry import DryRuns
 from headrace.ground.engine_check import input_files
+from headrace.ground.own_chains import points_of
 from headrace.host.consoles import Terminal
 from headrace.host.programs import find_engine
 from headrace.layout import goals
@@ -133,6 +135,7 @@ def _planned(doc: Document, asked: _Asked) -> list[ChainPlan]:
     def say(text: str) -> None:
         console.print(text, markup=False)
 
+    _check_chains(doc, say)
     with run.bench() as bench:
         planner = Planner(bench, doc, cpus, wanted, stored, asked.verify, say)
         planned = [planner.plan(one) for one in experiments]
@@ -142,6 +145,20 @@ def _planned(doc: Document, asked: _Asked) -> list[ChainPlan]:
         _write(asked.out, planned[0][1])
         say(f"chosen layout: {asked.out}")
     return [plan for plan, _ in planned]
+
+
+def _check_chains(doc: Document, say: Callable[[str], None]) -> None:
+    """Has the engine read functions, their files and the traffic, as before a run, while nobody
+    waits for lcores yet, and where errors have lines of the spec: the layouts that are run are
+    written by us. On which lcores the spec has it run is what is asked here."""
+    deployment = dict(doc.data.get("deployment") or {})
+    for key in ("execution", "lcores"):
+        deployment.pop(key, None)
+    free = replace(doc, data={**doc.data, "deployment": deployment})
+    dry = DryRuns()
+    for one in points_of(_experiments(free), free, describe(find_engine())):
+        notes = dry.notes(one.experiment, free, one.description)
+        tell_notes(free, one.chain, notes, say)
 
 
 def _without_server(**given: object) -> None:
