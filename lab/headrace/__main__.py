@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The console script. Beside another run's trial a command gets one part in a hundred of a core and
-needs half a minute to load its libraries: whose trial that is is said before.
+needs half a minute to load its libraries: whose trial that is is said meanwhile.
 
 What takes time is loaded in `main`, where Ctrl-C is caught."""
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from headrace.host import interrupts
+from headrace.host import interrupts, slow_start
 
 TYPE_CHECKING = False  # typing's own is there a hundredth of a second later
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def notice(command: str, *arguments: str) -> str | None:
 def main() -> NoReturn:
     interrupts.catch()
     try:
-        if len(sys.argv) > 1 and (text := notice(*sys.argv[1:])) is not None:
-            print(text, file=sys.stderr, flush=True)
+        if len(sys.argv) > 1:
+            slow_start.begin(lambda: notice(*sys.argv[1:]))
         from headrace.cli import main as command
 
         command()

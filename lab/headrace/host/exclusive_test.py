@@ -99,7 +99,7 @@ def test_what_was_taken_is_given_back_on_failure() -> None:
 
 
 def test_who_holds_what_is_known_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command that starts tells it before its libraries are loaded."""
+    """A command that starts tells it while its libraries are loaded."""
     mine, free = CPU + 4, CPU + 5
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {mine, free})
     assert held({mine, free}) == {} and notice("run") is None
@@ -112,6 +112,28 @@ def test_who_holds_what_is_known_without_waiting(monkeypatch: pytest.MonkeyPatch
         assert text == f"headrace run: held for measuring: lcore {mine} by process {os.getpid()}"
         monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {mine})
         assert "little time to start" in (notice("run") or "")
+
+
+_REFUSES = """
+import sys, time
+from headrace.host import slow_start
+slow_start.AFTER_S = 0.2
+slow_start.begin(lambda: "held")
+{over}
+time.sleep({seconds})
+sys.exit("refused")
+"""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "over", "told"),
+    [(0.0, "", "refused\n"), (0.5, "", "held\nrefused\n"), (0.5, "slow_start.over()", "refused\n")],
+)
+def test_the_notice_is_of_what_is_slow_to_start(seconds: float, over: str, told: str) -> None:
+    """A refusal is the one line that there is, unless it is long in coming."""
+    text = _REFUSES.format(over=over, seconds=seconds)
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, told)
 
 
 def test_the_notice_needs_no_library() -> None:

@@ -27,7 +27,7 @@ from headrace.collect.watch import Watch, watching
 from headrace.engine.plan_document import PlanEngine
 from headrace.errors import BadInput, HeadraceError
 from headrace.ground.contract import Checked, Deployed, Offer, Point, Site
-from headrace.host import interrupts, store
+from headrace.host import interrupts, slow_start, store
 from headrace.host.consoles import Terminal
 from headrace.host.exclusive import WAIT_S, HeldLcores
 from headrace.host.reservation import Memory, provide
@@ -433,6 +433,7 @@ def session(
     bundle: BundleWriter, progress: Progress, report: Report, wait_s: float = WAIT_S
 ) -> Iterator[Session]:
     """However it ends, nothing but the bundle is left, and what was measured is in it."""
+    slow_start.over()
     opened: Session | None = None
     interrupts.hold()
     try:
