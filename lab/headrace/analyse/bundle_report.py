@@ -13,7 +13,7 @@ from headrace.analyse.bottleneck import Pipe, pipe_of, room
 from headrace.analyse.capacity import parts_of
 from headrace.analyse.conclusion import Conclusion, conclude, overall
 from headrace.analyse.lcores_moved import moved
-from headrace.analyse.notes import doubt, tails_of_pauses
+from headrace.analyse.notes import doubt, not_made, tails_of_pauses
 from headrace.analyse.reached import Reached, reached
 from headrace.analyse.summary import Summary, key_of, summarise
 from headrace.analyse.units import count, ns, percent, plural, significant
@@ -116,7 +116,8 @@ class ReportGroup(Record):
         )
         small = None if least is None else _small_bursts(least)
         paused = tails_of_pauses(self.summaries)
-        return (*self.intended, *([small] if small else []), *([paused] if paused else []))
+        short = [text for s in self.summaries if (text := not_made(s)) is not None]
+        return (*self.intended, *short, *filter(None, (small, paused)))
 
     @property
     def doubts(self) -> tuple[str, ...]:

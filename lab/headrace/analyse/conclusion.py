@@ -15,7 +15,7 @@ from headrace.analyse.bottleneck import Pipe
 from headrace.analyse.capacity import CycleCost, carried_pps
 from headrace.analyse.lcores import Lcore, lcores_of
 from headrace.analyse.summary import Summary
-from headrace.analyse.units import ns, plural, pps, significant
+from headrace.analyse.units import ns, percent, plural, pps, significant
 from headrace.model.lines_between import same_state
 from headrace.model.paired import Rounds, paired
 from headrace.record.estimates import Capacity, Interval, Paired
@@ -27,6 +27,7 @@ from headrace.record.verdict import DISTURBANCES
 DISTURBING = DISTURBANCES | {"search"}
 STARTS = 0.1  # by as much starts of one execution differ (docs/measuring.md)
 _AS_STARTS_DIFFER = ", as starts of one execution differ by as much, before it is repeated"
+_AS_NOT_TOLD = ", as the comparison in turn did not tell"
 _AS_DISTURBED = ", as the machine took of what {} carried, before it is repeated"
 CAUSE = 0.25  # of a difference: a cost that makes less of it is not its cause
 OFFSET = 0.05  # of what a cost saves: where others take back more than that, it is said
@@ -76,14 +77,16 @@ def conclude(
         text = f"No execution can be named best: no result of {names} measured the chain."
         return Conclusion(sentence=text, by="") if explained else None
     fixed = usable[0][0].key.load_pps is not None
+    turns = turns or Rounds({})
     if not fixed and (unmet := [s for s, _ in usable if s.unmet_pps is not None]):
         met = [(s, p) for s, p in usable if s.unmet_pps is None]
-        return _of_unmet(unmet, conclude(met, turns, quietest, lines) if met else None)
+        rest = conclude(met, turns, quietest, lines) if met else None
+        return _of_unmet(unmet, rest, turns)
     if fixed and not all("p99" in s.latency_ns for s, _ in usable):
         return None
     known = {s.key.execution: s.capacity for s, _ in usable if s.capacity is not None}
     if not fixed and len(known) == len(usable) and all(one.at_limit for one in known.values()):
-        return _by_capacity(usable, known, turns or Rounds({}), quietest or {}, lines or {})
+        return _by_capacity(usable, known, turns, quietest or {}, lines or {})
     standings = [_standing(s, p, fixed) for s, p in usable]
     standings.sort(key=lambda one: one.figure.value if fixed else -one.figure.value)
     first = usable[0][0]
@@ -92,7 +95,7 @@ def conclude(
     ended = f"{_seen(usable)}{_doubt(standings)}."
     if len(standings) == 1:
         return _of_one(standings[0], by, fixed, ended)
-    if (untold := _untellable(standings, usable, fixed)) is not None:
+    if (untold := _untellable(standings, usable, turns, fixed)) is not None:
         return _untold(standings, untold, by, fixed, ended)
     tied = [one for one in standings[1:] if _overlap(standings[0], one)]
     ratio = _ratio(standings[0].figure, standings[1].figure)
@@ -118,12 +121,18 @@ def conclude(
 
 
 def _untellable(
-    standings: Sequence[Standing], usable: Sequence[tuple[Summary, Pipe]], fixed: bool
+    standings: Sequence[Standing],
+    usable: Sequence[tuple[Summary, Pipe]],
+    turns: Rounds,
+    fixed: bool,
 ) -> str | None:
-    """Why none can be named best, where that is so."""
+    """Why none can be named best, where that is so. That the comparison in turn left nothing to
+    compare by is not made good by one search of each, some minutes apart."""
     once = usable[0][0].key.ground == "measured" and _repetitions(usable) == 1
     if fixed:
         return " before it is repeated" if once else None
+    if once and _told_nothing(turns, [s for s, _ in usable]):
+        return _AS_NOT_TOLD
     first, *others = standings
     if more := [one.execution for one in others if one.at_least]:
         return f", as more packets than {all_of(more)} had were not made"
@@ -144,11 +153,28 @@ def _of_one(one: Standing, by: str, fixed: bool, ended: str) -> Conclusion:
     return Conclusion(sentence=text, by=by, by_latency=fixed, sure=sure, standings=(one,))
 
 
-def _of_unmet(unmet: Sequence[Summary], rest: Conclusion | None) -> Conclusion:
+def _told_nothing(turns: Rounds, summaries: Sequence[Summary]) -> bool:
+    """Whether executions were compared in turn, and the machine left no two starts of each alone.
+    Other engines tell no capacities, however quiet it is."""
+    if len(turns.rates) < 2 or not any(map(_disturbed, summaries)):
+        return False
+    each = (rates.values() for rates in (turns.rates, turns.every) if rates)
+    return all(min(map(len, some)) < 2 for some in each)
+
+
+def _unsent(s: Summary) -> str:
+    if not s.unmet_by_generator:
+        return ""
+    return f" ({percent(s.unsent)} of whose packets were not made in time)"
+
+
+def _of_unmet(unmet: Sequence[Summary], rest: Conclusion | None, turns: Rounds) -> Conclusion:
     """An execution for which no load met the goal has no figure, and is compared with none."""
     goal = unmet[0].key.goal_text
-    tried = ", ".join(f"{s.key.execution} {pps(s.unmet_pps or 0.0)}" for s in unmet)
+    tried = ", ".join(f"{s.key.execution} {pps(s.unmet_pps or 0.0)}{_unsent(s)}" for s in unmet)
     text = f"No load that was tried met {goal}, down to: {tried}."
+    if _told_nothing(turns, unmet):
+        text += f" Which is best of {all_of(turns.rates)} is not known{_AS_NOT_TOLD}."
     if rest is None:
         return Conclusion(sentence=text, by=goal)
     return rest.model_copy(update={"sentence": f"{rest.sentence} {text}", "sure": False})

@@ -13,6 +13,7 @@ from headrace.analyse.bundle_report import report
 from headrace.analyse.capacity import CycleCost
 from headrace.analyse.conclusion import Conclusion, Standing, _why, conclude
 from headrace.analyse.lcores import Lcore, folded, lcores_of
+from headrace.analyse.notes import not_made
 from headrace.analyse.summary import summarise
 from headrace.analyse.units import significant
 from headrace.model.paired import Rounds
@@ -340,6 +341,55 @@ def test_a_goal_that_no_load_met_has_no_figure(tmp_path: Path, results: list[Res
     assert "No load that was tried met ndr, down to: hybrid 20.0\u202fkpps." in concluded.sentence
     alone = of(tmp_path / "none", unmet)
     assert alone.sentence == "No load that was tried met ndr, down to: hybrid 20.0\u202fkpps."
+
+
+def test_a_comparison_that_told_nothing_is_said_behind_its_searches(results: list[Result]) -> None:
+    """One search of each, some minutes apart, named what ten starts beside each other had not."""
+    kept = Finding(check="preemption", ok=False, value=0.25, limit=0.01, text="Kept.")
+    rates = at_rates(results, rtc=10e6) + changed(
+        at_rates(results, pipeline=15e6),
+        "pipeline",
+        audit=Audit(verdict="suspect", findings=(kept,)),
+    )
+    rows = [r for r in rates if r.repetition == 1]
+    explained = [(s, pipe(s.typical)) for s in summarise(rows)]
+    nothing = Rounds({"rtc": [], "pipeline": []}, {"rtc": [1.0], "pipeline": [1.1]})
+    alone = conclude(explained)
+    assert alone is not None and alone.best == "pipeline"
+    told = conclude(explained, nothing)
+    assert told is not None and (told.best, told.sure) == (None, False)
+    assert told.sentence.startswith(
+        "Which is best is not known, as the comparison in turn did not tell: ndr pipeline 15.0"
+    )
+    some = Rounds({}, {"rtc": [1.0, 1.0], "pipeline": [1.1, 1.1]})
+    decided = conclude(explained, some)
+    assert decided is not None and decided.best == "pipeline"
+    again = conclude([(s, pipe(s.typical)) for s in summarise(rates)], nothing)
+    assert again is not None and again.best == "pipeline"
+    quiet = [r for r in at_rates(results, rtc=10e6, pipeline=15e6) if r.repetition == 1]
+    others = conclude([(s, pipe(s.typical)) for s in summarise(quiet)], nothing)  # engines, say
+    assert others is not None and others.best == "pipeline"
+
+
+def test_a_goal_that_nobody_met_leaves_a_comparison_untold(results: list[Result]) -> None:
+    none = Bounds(lower_pps=None, upper_pps=1e4, stopped_by="min-load")
+    late = Finding(check="unsent", ok=False, value=0.32767, limit=0.001, text="Not in time.")
+    kept = Finding(check="preemption", ok=False, value=0.25, limit=0.01, text="Kept.")
+    bad = Audit(verdict="suspect", findings=(late, kept))
+    unmet = changed(results, "rtc", bounds=none, audit=bad, loss_ratio=0.0)
+    [one] = summarise(unmet)
+    told = conclude([(one, pipe(one.typical))], Rounds({"rtc": [], "pipeline": []}))
+    assert told is not None and told.sentence == (
+        "No load that was tried met ndr, down to: rtc 10.0\u202fkpps (32.8\u202f% of whose "
+        "packets were not made in time). Which is best of rtc and pipeline is not known, as the "
+        "comparison in turn did not tell."
+    )
+    assert not_made(one) == (
+        "rtc, ndr: no load met it, as the source did not make 32.8\u202f% of the packets that "
+        "were due; the loss of 0 is of those that were made."
+    )
+    [lost] = summarise([r.model_copy(update={"loss_ratio": 0.1}) for r in unmet])
+    assert not_made(lost) is None  # that is why
 
 
 def test_what_one_cost_saves_and_others_take_back_adds_up() -> None:

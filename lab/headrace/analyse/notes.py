@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.analyse.summary import Summary
-from headrace.analyse.units import ns, percent
+from headrace.analyse.units import loss, ns, percent
 
 _P99_PAUSES = 0.01  # of the time: more than the packets that a p99 leaves out
 _ROWS = 3  # that are named
@@ -35,6 +35,17 @@ def _tail(s: Summary) -> str | None:
         return None
     name = f"{s.key.execution}, {s.key.goal_text}"
     return f"{name} ({ns(latency.median)}; lcore {cpu} away for {percent(most, 2)} of the time)"
+
+
+def not_made(s: Summary) -> str | None:
+    """What a loss is that the goal allows, beside a goal that no load met."""
+    if not s.unmet_by_generator:
+        return None
+    return (
+        f"{s.key.execution}, {s.key.goal_text}: no load met it, as the source did not make "
+        f"{percent(s.unsent)} of the packets that were due; the loss of "
+        f"{loss(s.loss_ratio.median)} is of those that were made."
+    )
 
 
 def doubt(s: Summary) -> str:

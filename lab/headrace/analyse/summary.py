@@ -108,6 +108,21 @@ class Summary(Record):
         return min((b.upper_pps for b in bounds if b and b.upper_pps is not None), default=None)
 
     @property
+    def unsent(self) -> float:
+        """The most, of the packets that were due, that was not made in a repetition: a search
+        counts these as lost, the loss is of those that were made."""
+        findings = (f for r in self.results for f in r.audit.findings if f.check == "unsent")
+        return max((f.value or 0.0 for f in findings), default=0.0)
+
+    @property
+    def unmet_by_generator(self) -> bool:
+        """No load met its goal, and not for what was lost."""
+        goal = self.typical.goal_parameters
+        if self.unmet_pps is None or goal is None:
+            return False
+        return self.loss_ratio.median <= goal.loss_ratio < self.unsent
+
+    @property
     def by_policy(self) -> bool:
         """Packets were dropped on purpose, and are not in the loss: throughput is not the load."""
         return any(r.policy_dropped for r in self.results)

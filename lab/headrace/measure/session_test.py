@@ -271,6 +271,7 @@ def test_executions_of_one_chain_are_compared_in_turn(home: Path) -> None:
     assert log.count("deploy d") == 1
     assert "comparing a, b: 3 times in turn\n  6 starts in " in done.words
     assert "of them more" not in done.words
+    assert "; they do not tell which is best\n" in done.words  # no capacities came of them
 
 
 def test_a_start_with_lcores_elsewhere_is_made_again(home: Path) -> None:
@@ -290,7 +291,7 @@ def test_a_start_with_lcores_elsewhere_is_made_again(home: Path) -> None:
     starts = [(t.execution, t.line_cycles, t.line_share) for t in trials if t.phase == "capacity"]
     seen = [("a", 78.0), ("b", 79.0), ("a", 77.0), ("b", 344.0), ("a", 342.0), ("b", 80.0)]
     assert starts == [(name, line, 1.0) for name, line in seen]
-    assert ", 2 of them more, as the hypervisor had lcores elsewhere\n" in done.words
+    assert ", 2 of them more, as the hypervisor had lcores elsewhere" in done.words
     assert {t.line_cycles for t in trials if t.phase == "search"} == {345.0}
     (home / "calm").mkdir()
     [calm] = Bundle(run(home / "calm", [Fake("c", [], SEARCH)]).bundle).results()
@@ -358,6 +359,7 @@ def test_a_comparison_goes_on_until_it_is_decided(home: Path) -> None:
         assert [t.execution for t in trials if t.phase == "capacity"] == list("ab") * (starts // 2)
         more = ", 4 of them more, as they were not told apart\n"
         assert (more in done.words) == (starts > 4)
+        assert "do not tell" not in done.words
 
 
 def test_trials_with_lcores_elsewhere_are_made_again(home: Path) -> None:
