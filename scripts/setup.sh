@@ -232,8 +232,16 @@ configure() {
 	echo "$found" >$stamp
 }
 
+# What takes minutes says so before; nothing where all is built. $1: folder, $2: what, $3: log; then targets
+building() {
+	local steps
+	steps=$(ninja -C "$1" -n "${@:4}" 2>/dev/null | grep -c '^\[') || return 0
+	echo "setup: building $2, $steps steps (log: $3)"
+}
+
 engine() {
 	configure
+	building build "the engine" .setup/ninja.log "${targets[@]}"
 	ninja -C build --quiet "${targets[@]}" >.setup/ninja.log 2>&1 || {
 		cat .setup/ninja.log >&2
 		die "the engine does not build: .setup/ninja.log"
@@ -283,6 +291,7 @@ tracer() {
 		: >.setup/no-xdp
 	}
 	[ -f build/trace/build.ninja ] || meson setup build/trace trace >.setup/trace.log 2>&1 &&
+		building build/trace headrace-trace .setup/trace.log &&
 		ninja -C build/trace --quiet >>.setup/trace.log 2>&1 ||
 		echo "setup: headrace-trace is not built: .setup/trace.log"
 }
@@ -298,6 +307,7 @@ guests() {
 	[ -f build/vm/build.ninja ] ||
 		meson setup build/vm -Dnative=false -Dtests=disabled >.setup/vm.log 2>&1 ||
 		die "meson setup failed: .setup/vm.log"
+	building build/vm "the engine for virtual machines" .setup/vm.log engine/headrace-engine
 	ninja -C build/vm --quiet engine/headrace-engine >>.setup/vm.log 2>&1 ||
 		die "the engine for virtual machines does not build: .setup/vm.log"
 }

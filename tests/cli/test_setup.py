@@ -67,31 +67,63 @@ touch build/build.ninja
 """
 
 
-def configured(folder: Path) -> list[str]:
-    """What meson was called with, by setup.sh's own functions."""
+NINJA = """#!/bin/sh
+case "$*" in
+*-n*) [ -e built ] || printf '[1/2] Compiling a\\n[2/2] Linking b\\n' ;;
+*) echo "ninja $*" >>calls; touch built ;;
+esac
+[ ! -e built ] || echo 'ninja: no work to do.'
+"""
+
+
+def calling(folder: Path, functions: str) -> str:
+    """What setup.sh's own functions print; the last of them is called, and `calls` has what they
+    ran."""
     text = SETUP.read_text(encoding="utf-8")
-    parts = [r"^die\(\).*?^}", r"^libraries\(\).*?^}", r"^configure\(\).*?^}"]
+    parts = [rf"^{name}\(\).*?^}}" for name in functions.split()]
     matches = [re.search(part, text, re.MULTILINE | re.DOTALL) for part in parts]
     script = "\n".join(one.group() for one in matches if one)
     (folder / "calls").write_text("")
-    subprocess.run(
-        ["/bin/bash", "-c", f"set -euo pipefail\n{script}\nconfigure"],
+    return subprocess.run(
+        ["/bin/bash", "-c", f"set -euo pipefail; targets=()\n{script}\n{functions.split()[-1]}"],
         env={"PATH": f"{folder / 'bin'}:{SYSTEM}:/bin"},
         cwd=folder,
         check=True,
-    )
+        capture_output=True,
+        text=True,
+    ).stdout
+
+
+def configured(folder: Path) -> list[str]:
+    """What meson was called with."""
+    calling(folder, "die libraries configure")
     return (folder / "calls").read_text().splitlines()
 
 
-def test_a_library_that_came_later_is_built_in(tmp_path: Path) -> None:
-    for name, script in ("pkg-config", PKG_CONFIG), ("meson", MESON):
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    for name, script in ("pkg-config", PKG_CONFIG), ("meson", MESON), ("ninja", NINJA):
         program = tmp_path / "bin" / name
         program.parent.mkdir(exist_ok=True)
         program.write_text(script)
         program.chmod(0o755)
     for name in "build", ".setup":
         (tmp_path / name).mkdir()
-    assert configured(tmp_path)[-1] == "setup build"
-    assert configured(tmp_path) == []
-    (tmp_path / "hyperscan").touch()
-    assert configured(tmp_path) == ["configure build --clearcache", "setup --reconfigure build"]
+    return tmp_path
+
+
+def test_what_takes_minutes_is_said_before_and_nothing_where_all_is_built(checkout: Path) -> None:
+    parts = "die libraries configure building engine"
+    assert calling(checkout, parts).splitlines() == [
+        "setup: configuring the engine (log: .setup/meson.log)",
+        "setup: building the engine, 2 steps (log: .setup/ninja.log)",
+    ]
+    assert "ninja -C build --quiet" in (checkout / "calls").read_text()
+    assert calling(checkout, parts) == ""
+
+
+def test_a_library_that_came_later_is_built_in(checkout: Path) -> None:
+    assert configured(checkout)[-1] == "setup build"
+    assert configured(checkout) == []
+    (checkout / "hyperscan").touch()
+    assert configured(checkout) == ["configure build --clearcache", "setup --reconfigure build"]
