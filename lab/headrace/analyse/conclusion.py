@@ -361,7 +361,9 @@ def _text(one: Standing, fixed: bool) -> str:
 def _alone(one: Standing, by: str, fixed: bool) -> str:
     say = ns if fixed else pps
     between = ""
-    if one.figure.high > one.figure.low:
+    if one.at_least and one.figure.value > one.figure.low:
+        between = f" ({say(one.figure.low)} at the low end of its range)"
+    elif one.figure.high > one.figure.low:
         between = f" ({say(one.figure.low)} to {say(one.figure.high)})"
     what = f"{one.execution}: {by} {_text(one, fixed)}{between}"
     full = one.fullest
@@ -379,7 +381,9 @@ def _best(one: Standing, other: Standing, ratio: Interval | None, by: str, fixed
     times = ""
     if ratio is not None:
         of = f"{significant(ratio.low)} to {significant(ratio.high)}"
-        least = "at least " if one.at_least else ""
+        least = ""
+        if one.at_least:  # there is no most
+            least, of = "at least ", f"{significant(ratio.low)} at the ends of both ranges"
         times = f", {least}{significant(ratio.value)} times {other.execution} ({of})"
     return f"{one.execution} is best: {by} {_text(one, fixed)}{times}"
 

@@ -139,6 +139,21 @@ def test_predictions_are_judged_with_what_their_server_leaves_open(
     assert [s.execution for s in beside.standings] == ["rtc"]
 
 
+def test_what_is_at_least_has_no_most(results: list[Result]) -> None:
+    """A range around a lower bound named a ratio of 1.51 as its end."""
+    bound = {"audit": Audit(verdict="generator-bound")}
+    rows = [
+        r.model_copy(update=bound if r.execution == "rtc" else {})
+        for r in predicted(results, rtc=(25.8e6, 28.2e6, 30.9e6), pipeline=(20e6, 22.4e6, 25.4e6))
+    ]
+    told = conclude([(s, pipe(s.typical)) for s in summarise(rows)])
+    assert told is not None and told.best == "rtc"
+    assert "at least 1.26 times pipeline (1.02 at the ends of both ranges)" in told.sentence
+    alone = conclude([(s, pipe(s.typical)) for s in summarise(rows[:1])])
+    assert alone is not None
+    assert "at least 28.2\u202fMpps (25.8\u202fMpps at the low end of its range)" in alone.sentence
+
+
 def with_capacity(result: Result, value: float, half: float) -> Result:
     interval = Interval(value=value, low=value - half, high=value + half)
     part = PartCapacity(

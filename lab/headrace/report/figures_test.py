@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 
 from headrace.analyse.bottleneck import Pipe
+from headrace.analyse.capacity import Part
 from headrace.analyse.rules_engine import _limit_reached, _wider
 from headrace.analyse.summary import functions_cycles, key_of, summarise
+from headrace.analyse.units import rate_scale
 from headrace.record.counters import Counters, NfReading, ReplicaReading
 from headrace.record.rows import Result
 from headrace.record.segments import Limit, Segment
+from headrace.report.charts.pipe import _as_bar
 from headrace.report.shown_testdata import on_terminal, render, reported
 
 
@@ -52,6 +55,27 @@ def test_what_a_part_can_carry_is_said_to_be_of_a_goal(tmp_path: Path, measured:
     one = reported(tmp_path / "b", measured)
     assert f"{measured.execution}, {measured.goal}: " in on_terminal(one)
     assert f"<h3>{measured.execution}, {measured.goal}" in render(one)
+
+
+def test_a_busy_part_that_can_carry_more_says_why() -> None:
+    """100 % busy at 28.2 Mpps stood beside 32.6 that it can carry, both rightly."""
+    part = Part(
+        name="chain", role="chain", cpus=(2,), utilisation=1.0, burst=12.3, most_burst=32,
+        capacity_pps=32.6e6,
+    )  # fmt: skip
+    at = Pipe(parts=(part,), throughput_pps=1e6, carried_pps=1e6, narrowest=None, headline="")
+
+    def said(**changes: float) -> str:
+        return _as_bar(part.model_copy(update=changes), at, rate_scale(1e6)).note
+
+    assert said().endswith("100\u202f% busy, 12 of 32 a poll")
+    assert said(burst=31.0).endswith("busy") and said(utilisation=0.5).endswith("busy")
+
+
+def test_a_predicted_flow_is_not_called_measured(tmp_path: Path, measured: Result) -> None:
+    for ground, word in (("measured", "measured"), ("predicted", "predicted")):
+        page = render(reported(tmp_path / ground, measured.model_copy(update={"ground": ground})))
+        assert f"the flow inside is what was {word}." in page
 
 
 def test_small_bursts_are_why_cycles_at_little_load_are_more(

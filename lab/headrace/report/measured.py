@@ -219,9 +219,10 @@ def _tables(group: ReportGroup, roles: Mapping[str, str]) -> Iterator[Block]:
 
 def _pictures(group: ReportGroup) -> Iterator[Section]:
     if group.explained:
+        how = group.explained[0].summary.key.ground  # of one ground are all that are explained
         note = (
             "Each part as high as the rate that it could carry with its lcores to itself, shaded "
-            "where these have other parts to run; the flow inside is what was measured."
+            f"where these have other parts to run; the flow inside is what was {how}."
         )
         yield Section(NARROWEST, note, tuple(_explained(group.explained)))
     if group.compared:

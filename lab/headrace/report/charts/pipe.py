@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from headrace.analyse.bottleneck import Pipe
+from headrace.analyse.bottleneck import BUSY, Pipe, room
 from headrace.analyse.capacity import PAUSED, Part
 from headrace.analyse.units import SPACE, Scale, count, percent, rate_scale, significant
 
@@ -200,10 +200,10 @@ def _labels(slot: _Slot, pipe: Pipe, scale: Scale, small: bool) -> str:
     part, x = slot.part, slot.x + slot.width / 2
     narrowest = part.name in pipe.marked
     mark = "narrowest" if pipe.limit is None else "limit reached"
-    room = slot.width - 6
+    wide = slot.width - 6
     size = 10.0 if small else 12.0
     names = [part.name] if len(part.nfs) != 1 else [part.nfs[0]]
-    if len(part.nfs) > 1 and not fits(part.name, room, size):
+    if len(part.nfs) > 1 and not fits(part.name, wide, size):
         names = ["segment"]
     lcores = f"lcore {', '.join(map(str, part.cpus))}" if part.cpus else ""
     if len(part.cpus) > 3:
@@ -211,8 +211,8 @@ def _labels(slot: _Slot, pipe: Pipe, scale: Scale, small: bool) -> str:
     y = TOP + BORE
     rows = [
         text(x, 14, mark, class_="mark", text_anchor="middle") if narrowest else "",
-        text(x, 28, shorten(names[0], room, size), class_="part", text_anchor="middle"),
-        text(x, 41, shorten(lcores, room, size), class_="small", text_anchor="middle"),
+        text(x, 28, shorten(names[0], wide, size), class_="part", text_anchor="middle"),
+        text(x, 41, shorten(lcores, wide, size), class_="small", text_anchor="middle"),
         text(
             x,
             y + 17,
@@ -224,7 +224,9 @@ def _labels(slot: _Slot, pipe: Pipe, scale: Scale, small: bool) -> str:
     if part.utilisation is not None:
         idle = part.utilisation < 0.01  # digits of nearly nothing would only take room
         share = f"<1{SPACE}%" if idle else percent(part.utilisation, 2 if small else 3)
-        busy = f"{share} busy"
+        busy = f"{share} busy{_polls(part)}"
+        if not fits(busy, wide, size):
+            busy = f"{share} busy"
         rows.append(text(x, y + 32, busy, class_="small", text_anchor="middle"))
     if slot.half - slot.channel > 0.5:
         left = scale.number(part.capacity_pps) if small else scale.text(part.capacity_pps)
@@ -238,6 +240,13 @@ def _labels(slot: _Slot, pipe: Pipe, scale: Scale, small: bool) -> str:
     return "".join(rows)
 
 
+def _polls(part: Part) -> str:
+    """Why a part that is always busy can carry more: when more packets come its polls find more."""
+    if (part.utilisation or 0.0) < BUSY or not room(part):
+        return ""
+    return f", {significant(part.burst or 0.0, 2)} of {part.most_burst} a poll"
+
+
 def _as_bar(part: Part, pipe: Pipe, scale: Scale) -> Bar:
     here, own = part.name in pipe.marked, part.own_pps or 0.0
     word = "narrowest" if pipe.limit is None else "limit reached"
@@ -245,7 +254,7 @@ def _as_bar(part: Part, pipe: Pipe, scale: Scale) -> Bar:
     if own > (part.capacity_pps or 0.0):
         notes[0] += f", shared: {scale.text(part.capacity_pps)}"
     if part.utilisation is not None:
-        notes.append(f"{percent(part.utilisation)} busy")
+        notes.append(f"{percent(part.utilisation)} busy{_polls(part)}")
     if (part.paused or 0.0) >= PAUSED:
         notes.append(f"{percent(part.paused, 2)} paused")
     most = _widest(pipe)
