@@ -29,6 +29,7 @@ def diff(
     left, right = Bundle(a), Bundle(b)
     for one in (left, right):
         one.check_whole()
+        one.check_results()
     compared = compare_bundles(left, right)
     judged = judge_diff(compared, conditions)
     if as_json:

@@ -66,6 +66,8 @@ def report(
         _several([opened, *map(Bundle, bundles[1:])], html, as_text=as_text, claims=claims)
         return
     reported = make_report(opened)
+    if not sentence(opened, reported) and not reported.claims:
+        opened.check_results()
     if claims:
         judged = claimed.of_bundle(opened)
         reported = reported.model_copy(update={"claims": judged})
@@ -79,6 +81,8 @@ def _several(bundles: list[Bundle], html: Path | None, *, as_text: bool, claims:
     """One study on several grounds: its claims are judged on each."""
     for one in bundles:
         one.check_whole()
+        if not one.claims:
+            one.check_results()
     grounds = [GroundResults(one, one.claims) for one in bundles]
     shown = side_by_side.document(grounds)
     _shown(shown, html, grounds_output(grounds, shown) if as_text else None)
