@@ -88,6 +88,14 @@ CASES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("headrace hosting where: --seconds: got 2 values; allowed: one",),
     ),
     "parameter": (("profile", "l2fwd", "--param", "zz=1"), ("--param: got 'zz'", "allowed: ")),
+    "parameter's value": (
+        ("profile", "acl", "--param", "default=perhaps"),
+        ("profile of acl", "default", "'perhaps'", "permit"),
+    ),
+    "parameter's file": (
+        ("profile", "acl", "--param", "rules_file=none.rules"),
+        ("profile of acl", "rules_file: got 'none.rules'", "no such file"),
+    ),
     "a paper's study": (
         ("study", "s2", "--figure", "12"),
         ("headrace study: no such command", "`headrace run STUDY [--figure N]"),

@@ -20,6 +20,7 @@ from headrace.host import store
 from headrace.host.consoles import Terminal
 from headrace.host.programs import find_engine
 from headrace.host.server import detect
+from headrace.host.state import short_run
 from headrace.measure.session import measuring
 from headrace.profile import acl_tables, sweep
 from headrace.profile.point import Bench, memory_mb
@@ -94,7 +95,9 @@ def _run(wanted: WantedProfile, repetitions: int, seconds: float, console: Conso
     if len(cpus) < 2:
         raise HeadraceError("profile: needs two CPUs, one for the traffic; this process has one")
     description = describe(find_engine())
-    _check_names(description, wanted)  # before memory is reserved
+    _check_names(description, wanted)  # before lcores are waited for, and memory is reserved
+    with short_run() as state, state.folder("profile") as folder:
+        sweep.check(wanted, description, folder)
     calibration = None
     if store.calibration_file().exists():
         calibration = store.load(store.calibration_file(), Calibration)

@@ -16,10 +16,13 @@ import yaml
 import headrace
 from headrace.collect import pmu
 from headrace.collect.perf import PerfRefused
+from headrace.engine.describe import Description
 from headrace.engine.place import usable_cpus
 from headrace.errors import BadInput
 from headrace.ground.contract import Offer
 from headrace.ground.engine_check import input_files
+from headrace.ground.floor import Floors
+from headrace.ground.own_chains import points_of
 from headrace.model.amat import CacheLevel, caches, fit
 from headrace.profile import acl_tables, chain_costs, pmu_events, rounds
 from headrace.profile import point as points
@@ -215,6 +218,13 @@ def study(wanted: WantedProfile, settings: Settings, folder: Path) -> Json:
     needs = recipe(wanted.nf, settings, folder)
     node = {"name": "nf", "nf": wanted.nf, "params": {**needs.params, **wanted.params}}
     return points.study([node], settings, {**needs.workload, **wanted.workload}, "profile")
+
+
+def check(wanted: WantedProfile, description: Description, folder: Path) -> None:
+    """Has the engine read the function's parameters, and the files that they name."""
+    data = study(wanted, wanted.base, folder)
+    doc, experiment = points.experiment_of(data, Path(f"profile of {wanted.nf}"))
+    points_of([experiment], doc, description, Floors(wanted=False))
 
 
 def run(
