@@ -139,12 +139,12 @@ def test_a_folder_that_nobody_may_enter_is_one_line(
     assert capsys.readouterr().err == "headrace: /root/mine.yaml: Permission denied\n"
 
 
-@pytest.mark.parametrize("where", ["__main__.notice", "cli.importlib.import_module"])
+@pytest.mark.parametrize("where", ["__main__.slow_start.begin", "cli.importlib.import_module"])
 def test_an_interrupt_while_it_starts(where: str) -> None:
     """Ctrl-C before and while a command's libraries are loaded."""
     code = (
         "import os, signal; from headrace import __main__, cli; "
-        "__main__.notice = lambda name: None; "  # another run may hold lcores meanwhile
+        "__main__.slow_start.begin = lambda notice: None; "  # others may hold lcores meanwhile
         f"{where} = lambda name: os.kill(os.getpid(), signal.SIGINT); __main__.main()"
     )
     done = python(code, "run")
@@ -180,7 +180,7 @@ def test_an_interrupt_in_a_callback_is_not_lost() -> None:
         "    kept = weakref.ref(one, lambda _: os.kill(os.getpid(), signal.SIGINT))\n"
         "    del one\n"
         "    time.sleep(60)\n"
-        "__main__.notice = command\n"
+        "__main__.slow_start.begin = command\n"
         "__main__.main()\n"
     )
     done = python(code, "--version")
