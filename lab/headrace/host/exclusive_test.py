@@ -115,9 +115,10 @@ def test_who_holds_what_is_known_without_waiting(monkeypatch: pytest.MonkeyPatch
 
 
 _REFUSES = """
-import sys, time
+import atexit, sys, time
 from headrace.host import slow_start
-slow_start.AFTER_S = 0.2
+atexit.register(time.sleep, 0.5)  # an end that is slow, in which a signal would be Python's end
+slow_start.AFTER_S = 0.3
 slow_start.begin(lambda: "held")
 {over}
 time.sleep({seconds})

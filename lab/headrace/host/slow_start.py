@@ -4,6 +4,7 @@ command gets one part in a hundred of a core. What is refused at once is refused
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 
@@ -25,6 +26,7 @@ def begin(notice: Callable[[], str | None]) -> None:
             os.write(2, f"{text}\n".encode())  # print may be under way
 
     signal.signal(signal.SIGALRM, tell)
+    atexit.register(over)  # Python's end takes the handler away: then the signal would end it
     signal.setitimer(signal.ITIMER_REAL, AFTER_S)
 
 

@@ -65,11 +65,11 @@ def test_a_busy_part_that_can_carry_more_says_why() -> None:
     )  # fmt: skip
     at = Pipe(parts=(part,), throughput_pps=1e6, carried_pps=1e6, narrowest=None, headline="")
 
-    def said(**changes: float) -> str:
+    def note(**changes: float) -> str:
         return _as_bar(part.model_copy(update=changes), at, rate_scale(1e6)).note
 
-    assert said().endswith("100\u202f% busy, 12 of 32 a poll")
-    assert said(burst=31.0).endswith("busy") and said(utilisation=0.5).endswith("busy")
+    assert note().endswith("100\u202f% busy, 12 of 32 a poll")
+    assert note(burst=31.0).endswith("busy") and note(utilisation=0.5).endswith("busy")
 
 
 def test_a_predicted_flow_is_not_called_measured(tmp_path: Path, measured: Result) -> None:

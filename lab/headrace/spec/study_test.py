@@ -177,7 +177,7 @@ def test_genome_is_a_sequence(genome: str) -> None:
 
 @pytest.mark.parametrize("word", ["big", "face", "aaaaaaabbbbg", "nfvbech", "IMIX", ""])
 def test_a_bare_word_is_no_genome(word: str) -> None:
-    """Of `a` to `i` words are made: one that names no mix is refused with what is allowed."""
+    """Words are made of `a` to `i`: one that names no mix is refused with what is allowed."""
     told = message(f"name: x\nchain: [l2fwd]\nworkload: {{frame: {word!r}}}\n")
     assert told.startswith(
         f"edge.yaml:3: workload.frame: got {word!r}; there is no such mix; allowed: a frame size"
