@@ -29,7 +29,7 @@ from headrace.ground.hosted.shares import weights_given
 from headrace.ground.hosted.switch import Switch, SwitchCounts, as_port, with_counts
 from headrace.ground.hosted.vm import Machines, VnfMachine
 from headrace.ground.hosted.vm_appliance import VnfAppliance
-from headrace.ground.hosted.vnf import HostedVnf
+from headrace.ground.hosted.vnf import HostedVnf, as_they_answer
 from headrace.host import cgroups
 from headrace.host.cpu_time import cpu_seconds
 from headrace.host.ledger import Ledger
@@ -148,7 +148,7 @@ class HostedEngine(Engine):
             some = self.vnfs[first : first + at_once]
             for one in some:
                 one.start()
-            for one in some:
+            for one in as_they_answer(some):
                 one.connect()
                 if shared:
                     one.step_back()

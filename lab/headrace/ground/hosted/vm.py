@@ -229,6 +229,10 @@ class VnfMachine(ChildVnf):
         several = len(list(_NODES.glob("node[0-9]*"))) > 1
         return nodes.pop() if several and len(nodes) == 1 else None
 
+    def answers(self) -> bool:
+        """Whoever opens its port has it, before anybody in the guest reads it."""
+        return True
+
     def connect(self) -> None:
         """The port holds the question until somebody in the guest reads it."""
         assert self._end is not None

@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 
@@ -21,6 +22,7 @@ from headrace.host.sockets import connect_to
 from headrace.host.tool import printable
 
 _START_S = 300.0  # forty that start at once on emulated CPUs take minutes
+_LOOK_S = 0.05
 _LAST_LINES = 3
 _LEAST = 1  # of weights
 
@@ -69,18 +71,21 @@ class HostedVnf(ABC):
     def close(self) -> None:
         """Is called after ask_to_quit, so that many end at once."""
 
+    def answers(self) -> bool:
+        """Tries once. Whether it has ended is for `connect` to say."""
+        if self.control is None and self.alive:
+            with contextlib.suppress(OSError):
+                self.control = Control(connect_to(self._socket))
+        return self.control is not None or not self.alive
+
     def connect(self) -> None:
         deadline = time.monotonic() + _START_S
-        while self.control is None:
-            if not self.alive:
-                raise self.died()
-            try:
-                self.control = Control(connect_to(self._socket))
-            except OSError:
-                if time.monotonic() > deadline:
-                    why = f"{self.vnf.name}: not ready after {_START_S:g} s"
-                    raise HeadraceError(why) from None
-                time.sleep(0.02)
+        while not self.answers():
+            if time.monotonic() > deadline:
+                raise HeadraceError(f"{self.vnf.name}: not ready after {_START_S:g} s")
+            time.sleep(0.02)
+        if self.control is None:
+            raise self.died()
         if len(self.vnf.lcores) > 1:
             self._float()
 
@@ -148,6 +153,18 @@ class HostedVnf(ABC):
         for task in Path(f"/proc/{self.pid}/task").iterdir():
             with contextlib.suppress(OSError):
                 os.sched_setaffinity(int(task.name), self.vnf.lcores)
+
+
+def as_they_answer(vnfs: Sequence[HostedVnf]) -> Iterator[HostedVnf]:
+    """Each once, those first that are up first; after `_START_S` whichever are left."""
+    left, deadline = list(vnfs), time.monotonic() + _START_S
+    while left:
+        late = time.monotonic() > deadline
+        ready = [one for one in left if late or one.answers()]
+        yield from ready
+        left = [one for one in left if one not in ready]
+        if not ready:
+            time.sleep(_LOOK_S)
 
 
 class ChildVnf(HostedVnf):
