@@ -156,7 +156,7 @@ share_with_guest() {
 	install "$here/start" "$share/start"
 	install "$HEADRACE_ENGINE" "$share/headrace-engine"
 	cat >"$share/environment" <<-END
-		export HEADRACE_ENGINE=/run/share/headrace-engine HEADRACE_REPO='$repo'
+		export HEADRACE_ENGINE=/run/headrace-engine HEADRACE_REPO='$repo'
 		HEADRACE_MODULES='$cache/kernel/lib/modules/$version'
 		HEADRACE_PYTHON='$repo/.venv/bin/python' HEADRACE_TEST='$here/$test.py'
 	END

@@ -22,7 +22,7 @@ StrictModes no
 UsePAM no
 PermitRootLogin yes
 PidFile none
-SetEnv XDG_RUNTIME_DIR=/run/headrace HEADRACE_ENGINE={SHARE}/headrace-engine \
+SetEnv XDG_RUNTIME_DIR=/run/headrace HEADRACE_ENGINE={os.environ["HEADRACE_ENGINE"]} \
 PYTHONPATH={os.environ["PYTHONPATH"]}
 """
 
