@@ -9,7 +9,7 @@ cpuset or its user (taskset) says otherwise.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,6 +49,13 @@ def lcores_of(sets: CpuSets) -> list[int]:
         return cpu in sets.isolated
 
     return sorted(mine, key=rank)
+
+
+def housekeeping(lcores: Collection[int], sets: CpuSets) -> frozenset[int]:
+    """CPUs for whatever is not traffic's: no lcore, no other thread of an lcore's core, and none
+    that is isolated. None, where all are."""
+    near = {one for cpu in lcores for one in sets.threads.get(cpu, (cpu,))} | set(lcores)
+    return sets.affinity - sets.isolated - near
 
 
 def cpu_sets(root: Path = Path("/")) -> CpuSets:

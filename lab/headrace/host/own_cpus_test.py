@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.host.own_cpus import CpuSets, cpu_sets, lcores_of
+from headrace.host.own_cpus import CpuSets, cpu_sets, housekeeping, lcores_of
 
 CORES = 8
 THREADS = {cpu: (cpu % CORES, cpu % CORES + CORES) for cpu in range(2 * CORES)}
@@ -86,3 +86,20 @@ def test_the_kernels_lists_are_read(tmp_path: Path) -> None:
 
 def test_this_machine_has_what_its_kernel_gives() -> None:
     assert set(lcores_of(cpu_sets())) >= os.sched_getaffinity(0)
+
+
+@pytest.mark.parametrize(
+    ("lcores", "isolated", "left"),
+    [
+        ([1, 2], (), {0, *range(3, 9), *range(11, 16)}),  # 9 and 10 are their other threads
+        ([*range(2, 8)], {*range(2, 8), *range(10, 16)}, {0, 1, 8, 9}),
+        ([*range(8)], (), set()),
+    ],
+)
+def test_housekeeping_is_on_no_core_of_traffic(
+    lcores: list[int], isolated: Iterable[int], left: set[int]
+) -> None:
+    """By hand; isolated CPUs are in nobody's affinity, and none of them is taken."""
+    own = frozenset(isolated)
+    assert housekeeping(lcores, CpuSets(ALL, own, frozenset(), ALL, ALL - own, THREADS)) == left
+    assert housekeeping(lcores, CpuSets(ALL, own, frozenset(), ALL, ALL, THREADS)) == left

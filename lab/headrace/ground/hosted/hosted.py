@@ -33,6 +33,7 @@ from headrace.ground.hosted.vnf import HostedVnf, as_they_answer
 from headrace.host import cgroups
 from headrace.host.cpu_time import cpu_seconds
 from headrace.host.ledger import Ledger
+from headrace.host.own_cpus import cpu_sets, housekeeping
 from headrace.host.state import RunState, dpdk_prefix
 from headrace.spec.hosting import Hosting
 
@@ -47,6 +48,8 @@ class HostedEngine(Engine):
         self.emulated: str | None = None  # how, where the VNFs' CPUs are
         self.keeps = hosted.hosting.checkpoint is not None  # what VNFs write for the next ones
         self._count = len(hosted.vnfs)
+        lcores = (*(s.cpus for s in plan.segments), *(c for v in hosted.vnfs for c in v.vcpus))
+        self._lcores = {cpu for cpus in lcores for cpu in cpus}
         self._ledger = Ledger(state.path)
         self._group: cgroups.Cgroup | None = None
         self._nic: NicFunctions | None = None
@@ -109,7 +112,8 @@ class HostedEngine(Engine):
         return lambda vnf: self._as_process(binary, vnf, run, prefix, self._own_group(vnf, hosting))
 
     def _machines(self, hosting: Hosting, run: Path, prefix: str) -> Callable[[Vnf], HostedVnf]:
-        common = Machines(hosting, self._count, self._ledger, functions=self._nic is not None)
+        apart = housekeeping(self._lcores, cpu_sets())
+        common = Machines(hosting, self._count, self._ledger, self._nic is not None, apart)
         behind = self._switch or self._nic
         self.notes += common.notes
         self.labels, self.emulated = common.labels, common.accel.emulated

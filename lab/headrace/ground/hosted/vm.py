@@ -65,9 +65,17 @@ class Tools:
 class Machines(Tools):
     """What those of a run have in common."""
 
-    def __init__(self, hosting: Hosting, vnfs: int, ledger: Ledger, functions: bool) -> None:
+    def __init__(
+        self,
+        hosting: Hosting,
+        vnfs: int,
+        ledger: Ledger,
+        functions: bool,
+        apart: frozenset[int] = frozenset(),
+    ) -> None:
+        """`apart`: CPUs for QEMU's threads that are no vCPU; where there are none, its vCPUs'."""
         super().__init__(hosting, vnfs, functions)
-        self.hosting, self.ledger = hosting, ledger
+        self.hosting, self.ledger, self.apart = hosting, ledger, apart
         self.image = vm_image.build(self.engine, self.kernel, self.driver)
         self.vhost = self.accel.name == "kvm" and no_vhost_net() is None
 
@@ -264,8 +272,9 @@ class VnfMachine(ChildVnf):
                 )
 
     def _pin(self) -> None:
-        """Each vCPU where the placement says; QEMU's other threads, and the kernel's that move its
-        packets, where any of them may be."""
+        """Each vCPU where the placement says; the kernel's threads that move its packets where any
+        of them may be; QEMU's other threads, its main loop among them, on CPUs that are apart.
+        """
         anywhere = {cpu for cpus in self.vnf.vcpus for cpu in cpus}
         for thread in vhost_threads(self.pid) if self.vhost else ():
             with contextlib.suppress(OSError):
@@ -275,6 +284,8 @@ class VnfMachine(ChildVnf):
                 vcpu = _VCPU.match((task / "comm").read_text())
                 if vcpu:
                     os.sched_setaffinity(int(task.name), self.vnf.vcpus[int(vcpu[1])])
+                elif apart := self._common.apart:
+                    os.sched_setaffinity(int(task.name), apart)
 
     def _ended(self, within_s: float) -> bool:
         """Its sockets are closed a moment before it is gone."""

@@ -11,8 +11,10 @@ import shutil
 import socket
 import stat
 import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,6 +22,7 @@ from headrace.engine.plan_document import Plan
 from headrace.errors import BadInput, HeadraceError
 from headrace.ground.hosted import vm_accel, vm_image, vm_kernel, vm_plan, vm_qemu
 from headrace.ground.hosted.parts import Face, Vnf
+from headrace.ground.hosted.vm import VnfMachine
 from headrace.ground.hosted.vm_confined import Handed, confined
 from headrace.ground.hosted.vm_cpio import Archive
 from headrace.ground.hosted.vm_kernel import Kernel, find_kernel
@@ -354,3 +357,48 @@ def test_guests_have_drivers_of_many_nics_functions() -> None:
         [driver, *_] = [path for path in drivers if f"librte_net_{name}.so" in path]
         if not driver.startswith(f"/{LIBRARIES.name}/"):  # a package brings its own
             assert {str(one) for one in vm_image._libraries(Path(driver))} <= files.keys()
+
+
+class _Threads:
+    """A process whose threads have QEMU's names."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        text = "import sys,threading,ctypes\n"
+        text += "c=ctypes.CDLL(None)\n"
+        text += "def f(n):\n c.prctl(15,n.encode()); b.wait(); threading.Event().wait()\n"
+        text += f"b=threading.Barrier({len(names) + 1})\n"
+        text += "[threading.Thread(target=f,args=(n,),daemon=True).start() for n in sys.argv[1:]]\n"
+        text += "b.wait(); print(flush=True); sys.stdin.read()\n"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", text, *names], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert self.process.stdout is not None
+        self.process.stdout.readline()
+
+    def affinities(self) -> dict[str, set[int]]:
+        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
+        return {(t / "comm").read_text().strip(): os.sched_getaffinity(int(t.name)) for t in tasks}
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_threads_of_a_machine_that_are_no_vcpu_are_off_all_lcores(left: bool) -> None:
+    """Where CPUs are left over; else they stay where they are."""
+    here = sorted(os.sched_getaffinity(0))
+    if len(here) < 2:
+        pytest.skip("one CPU")
+    machine = object.__new__(VnfMachine)
+    threads = _Threads(("CPU 0/TCG", "call_rcu"))
+    try:
+        machine._process = threads.process
+        machine._common = SimpleNamespace(  # type: ignore[assignment]
+            apart=frozenset(here[1:2] if left else ())
+        )
+        machine.vnf = Vnf("vnf1", (), (), (here[0],), None, vcpus=((here[0],),))
+        machine._pin()
+        others = {here[1]} if left else set(here)
+        seen = threads.affinities()
+        assert seen["CPU 0/TCG"] == {here[0]} and seen["call_rcu"] == others
+        assert {name for name, cpus in seen.items() if cpus == {here[0]}} == {"CPU 0/TCG"}
+    finally:
+        threads.process.kill()
+        threads.process.wait()
