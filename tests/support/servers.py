@@ -25,6 +25,11 @@ PermitRootLogin yes
 PidFile none
 SetEnv XDG_RUNTIME_DIR={runtime} HEADRACE_ENGINE={engine}
 """
+# `ip netns exec` puts another /sys over this machine's, in which no control groups are.
+_WITH_GROUPS = (
+    'mount --rbind /sys/fs/cgroup "$0" && mount -t sysfs sys /sys && '
+    'mount --rbind "$0" /sys/fs/cgroup && exec "$@"'
+)
 
 
 class Server:
@@ -72,7 +77,11 @@ class Server:
 class Servers:
     """`lab` is the namespace in which headrace runs, with a `home` that has keys for them."""
 
-    def __init__(self, lan: Lan, engine: Path, names: tuple[str, ...]) -> None:
+    def __init__(
+        self, lan: Lan, engine: Path, names: tuple[str, ...], *, containers: bool = False
+    ) -> None:
+        """`containers`: they can have some, for which control groups have to be seen there."""
+        self._containers = containers
         self.lan, self.lab = lan, lan.namespace("lab")
         self.folder = Path(tempfile.mkdtemp(prefix="hr-", dir="/tmp"))
         self.home = self.folder / "home"
@@ -97,7 +106,7 @@ class Servers:
         file.write_text(
             _CONFIG.format(address=theirs, folder=self.folder, runtime=runtime, engine=engine)
         )
-        sshd = self.lan.start(namespace, SSHD, "-D", "-e", "-f", str(file))
+        sshd = self._started(namespace, SSHD, "-D", "-e", "-f", str(file))
         with self._config.open("a") as config:
             config.write(
                 f"Host {name}\n HostName {theirs}\n User root\n IdentityFile {self.folder}/user\n"
@@ -109,6 +118,17 @@ class Servers:
         reach = ["ip", "netns", "exec", self.lab, "bash", *probe[1:]]
         assert wait_for(lambda: subprocess.run(reach, capture_output=True).returncode == 0, 10)
         return Server(name, namespace, runtime, sshd)
+
+    def _started(self, namespace: str, *command: str) -> subprocess.Popen[str]:
+        if not self._containers:
+            return self.lan.start(namespace, *command)
+        groups = self.folder / f"{namespace}.groups"
+        groups.mkdir()
+        enter = ["nsenter", f"--net=/run/netns/{namespace}", "unshare", "--mount"]
+        enter += ["--propagation", "slave", "sh", "-c", _WITH_GROUPS, str(groups)]
+        return subprocess.Popen(
+            [*enter, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
 
     @property
     def environment(self) -> dict[str, str]:

@@ -40,12 +40,16 @@ class ServedLayers:
         started: Targets = _NOTHING,
     ) -> dict[str, Any]:
         """`containers`: what the report calls each, and its id; `bridges`: what the names of the
-        experiment's begin with; `started`: processes that the agent itself has started."""
+        experiment's begin with; `started`: what the agent itself has started."""
         self.close()
         targets = _targets(containers, bridges)
-        processes = (*started.processes, *targets.processes)
-        update = {"processes": processes, "telemetry": started.telemetry}
-        chosen = collectors(targets.model_copy(update=update), layers)
+        both = {
+            "processes": (*started.processes, *targets.processes),
+            "cgroups": (*started.cgroups, *targets.cgroups),
+            "labels": {**started.labels, **targets.labels},
+            "bridges": (*started.bridges, *targets.bridges),
+        }
+        chosen = collectors(started.model_copy(update=both), layers)
         self._collectors = {one.layer: one for one in chosen}
         self._cpu_ns = dict.fromkeys(self._collectors, 0)
         return {"layers": {one.layer: _about(one) for one in chosen}}

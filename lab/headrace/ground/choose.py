@@ -26,6 +26,7 @@ from headrace.spec.forms import hosting_kind
 from headrace.spec.study import GroundChoice, ground_of
 
 if TYPE_CHECKING:
+    from headrace.ground.appliances.ground import AppliancesGround
     from headrace.ground.offload.ground import OffloadGround
     from headrace.ground.own_chains import Chains
     from headrace.ground.simulated.ground import SimulatedGround
@@ -54,9 +55,7 @@ class Grounds:
             return self._computed(doc, asked).check(doc)
         kind = hosting_kind(doc.data)
         if kind == "appliances":
-            from headrace.ground.appliances.ground import AppliancesGround
-
-            return AppliancesGround().check(doc)
+            return self._appliances.check(doc)
         if kind == "offload":
             return self._offloaded.check(doc)
         return self._chains.check(doc)
@@ -72,6 +71,12 @@ class Grounds:
         if key not in self._described:
             self._described[key] = SimulatedGround.of(*key, doc)
         return self._described[key]
+
+    @cached_property
+    def _appliances(self) -> AppliancesGround:
+        from headrace.ground.appliances.ground import AppliancesGround
+
+        return AppliancesGround()
 
     @cached_property
     def _offloaded(self) -> OffloadGround:

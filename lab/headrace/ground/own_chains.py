@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -30,12 +30,11 @@ from headrace.ground.inline import EnginePoint, inline_point
 from headrace.ground.shared_engine import EngineShared
 from headrace.ground.shared_points import with_shared
 from headrace.ground.wired.ground import memory_of, wired_point
-from headrace.ground.wired.there import Servers, Unreachable
+from headrace.ground.wired.there import KnownServers
 from headrace.host.tool import printable
 from headrace.spec.deployment import HEADRACE, Deployment
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment, expand
-from headrace.spec.testbed import SshServer
 
 _BOOT_S = 0.4  # that an engine takes until its path is verified
 
@@ -117,31 +116,6 @@ def points_of(
         else:
             ready.append(_maker(one)(one, check, available, own))
     return ready
-
-
-class KnownServers:
-    """Connected once for all points that have the same ones."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, Servers] = {}
-
-    def of(
-        self, specs: Mapping[str, SshServer], description: Description, doc: Document
-    ) -> Servers:
-        for name, one in specs.items():
-            doc.check_trusted(("servers", name, "ssh"), one.ssh)
-        key = repr(specs)
-        if key not in self._known:
-            try:
-                self._known[key] = Servers(specs, description)
-            except Unreachable as why:
-                at = ("servers", why.server, "ssh")
-                raise doc.error(at, f"{why.why}; allowed: a host that ssh reaches") from None
-        return self._known[key]
-
-    def close(self) -> None:
-        while self._known:
-            self._known.popitem()[1].close()
 
 
 Maker = Callable[[Experiment, PlanCheck, list[int], Floors], EnginePoint]

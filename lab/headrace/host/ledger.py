@@ -39,6 +39,7 @@ Kind = Literal[
     "vfio",
     "vfs",
     "up",
+    "led",
     "cgroup",
     "cluster",
 ]
@@ -221,6 +222,7 @@ _REMOVERS = {
     "vfio": _later("sriov", "unbind"),
     "vfs": _later("sriov", "remove_functions"),
     "up": _later("sriov", "take_down"),
+    "led": _later("traffic_control", "no_lead"),
     "setting": restore,  # its line says what was there before
     "cgroup": cgroups.remove,
     "cluster": _later("cluster_owned", "remove"),

@@ -21,6 +21,7 @@ class DeployedNode(Record):
     vnf: str
     kind: str
     addresses: dict[str, str] = Field(default_factory=dict)  # interface: address
+    server: str | None = None  # which has it; none: where the lab ran
 
 
 class DeployedGraph(Record):

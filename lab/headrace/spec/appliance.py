@@ -95,6 +95,9 @@ class Allocation(Spec):
     parameters: dict[str, Any] = Field(default_factory=dict)
 
 
+Cable = Annotated[dict[Name, Device], Field(min_length=2, max_length=2)]
+
+
 class Appliances(Spec):
     """Third-party VNFs, each in a container, between clients and `servers` on a network of the
     kernel's, of Open vSwitch or of a NIC's virtual functions; on each network in turn.
@@ -109,6 +112,7 @@ class Appliances(Spec):
     ] = ("bridge",)
     servers: Annotated[Count, Field(ge=1, le=16)] = 2
     pf: Device | None = None
+    cables: tuple[Cable, ...] = ()  # between the chain's servers: of each of two its interface
     vnfs: dict[str, Allocation] = Field(default_factory=dict)
     images: dict[Name, Appliance] = Field(default_factory=dict)
 

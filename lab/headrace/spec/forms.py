@@ -31,7 +31,7 @@ _HOSTED: dict[Path, tuple[str, ...]] = {
     ("alone",): _APPLIANCES,
     ("scale_out",): _APPLIANCES,
     ("testbed",): ("inline",),
-    ("servers",): ("inline",),
+    ("servers",): ("inline", *_APPLIANCES),
     ("measure", "chaos"): ("process", "container", "vm", *_OFFLOAD),
     ("measure", "convergence"): _OFFLOAD,
     ("measure", "operate"): ("inline",),

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from headrace.spec import document, forms
-from headrace.spec.appliance import GraphSet, ScaleOut
+from headrace.spec.appliance import Appliances, GraphSet, ScaleOut
 from headrace.spec.base import NAME_PATTERN, Ratio, Seconds, Spec
 from headrace.spec.chain import Chain, Node, check_chain
 from headrace.spec.claim import Claim
@@ -26,6 +26,7 @@ from headrace.spec.group import Group
 from headrace.spec.hosting import Hosting
 from headrace.spec.imix import Frame
 from headrace.spec.invalid import explain
+from headrace.spec.joined import check_joined
 from headrace.spec.kubernetes import Kubernetes
 from headrace.spec.measure import ASKED, Measure, PossibleRate, Repetitions
 from headrace.spec.testbed import SshServer, Testbed
@@ -126,7 +127,7 @@ class Study(Spec):
         None  # ports between the tester and the chain; none: one engine has both
     )
     servers: dict[Name, SshServer] = Field(default_factory=dict)  # other machines, which have the
-    # testbed's ports
+    # testbed's ports, or appliances
     workload: Workloads = (Packets(),)  # the traffic: one, or a list; each is measured by itself
     measure: Measure = Field(default_factory=lambda: Measure.model_validate({}))  # what is asked: a
     # search, loads, the maximum; NDR and PDR by default
@@ -216,6 +217,9 @@ class Study(Spec):
 
     @model_validator(mode="after")
     def _ports_on_servers(self) -> Study:
+        if isinstance(self.deployment.hosting, Appliances):
+            self._appliances_on_servers(self.deployment.hosting)
+            return self
         ports = {} if self.testbed is None else self.testbed.ports
         external = None if self.testbed is None else self.testbed.external
         at = {f"ports.{name}": port.server for name, port in ports.items()}
@@ -238,6 +242,24 @@ class Study(Spec):
             self._only_what_servers_can()
         self._functions_on_servers()
         return self
+
+    def _appliances_on_servers(self, hosting: Appliances) -> None:
+        if self.groups:
+            return
+        chains = {} if self.chain is None and self.chains is None else self.by_name()
+        if self.servers:
+            for key, given in (
+                ("graphs", self.graphs), ("alone", self.alone), ("baseline", self.baseline),
+                ("ground", self.ground),
+            ):  # fmt: skip
+                if given:
+                    raise ValueError(f"{key}: names no servers; allowed: none with `servers`")
+            if any(isinstance(one, Packets) for one in self.workload):
+                raise ValueError(
+                    "workload.kind: packets, whose latency is of one clock, and clients and "
+                    "servers are on two servers; allowed with `servers`: all other kinds"
+                )
+        check_joined(self.servers, chains, hosting)
 
     def _functions_on_servers(self) -> None:
         """Each server of the chain has functions, in the order in which traffic meets them."""
@@ -334,7 +356,11 @@ def _vnfs(chain: Any) -> Any:
     if not isinstance(chain, list | tuple):
         return chain
     return [
-        {"name": f"vnf-{i}", "nf": one} if isinstance(one, str) else one
+        {"name": f"vnf-{i}", "nf": one}
+        if isinstance(one, str)
+        else {"name": f"vnf-{i}", **one}
+        if isinstance(one, dict) and "nf" in one
+        else one
         for i, one in enumerate(chain, 1)
     ]
 

@@ -10,8 +10,8 @@ where an appliance has its own: then the LAN is the /24 around that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
 
 from headrace.errors import BadInput
@@ -63,6 +63,7 @@ class ContainerNode:
     mirror: str = ""  # where a leaf is fed
     role: str = ""  # near, far: ends of a pair; else as `kind`
     peer: str = ""  # the other end's address
+    server: str = ""  # of the study's, which has it; none: this machine
 
     def interface(self, name: str) -> NodeInterface:
         return next(i for i in self.interfaces if i.name == name)
@@ -125,15 +126,18 @@ def lay_out(
     instances: dict[str, int],
     servers: int,
     tester: bool = False,
+    on: Mapping[str, str] | None = None,
 ) -> ContainerLayout:
     """`kinds`: vertex -> VNF; `instances`: VNF -> how many share the load; {} is no VNF.
 
     `tester`: also a place with an interface at either end, for a source and a sink of our own.
+    `on`: vertex -> its server; clients are on the first one's, servers on the last one's.
     """
     lans = Lans()
     root = next((kinds[name] for name, parent in graph.items() if parent is None), None)
     alone = root is not None and definitions[root].kind == "leaf"
     stages = trunk(graph, kinds, definitions, instances, lans) if graph and not alone else []
+    at = _servers_of(graph, stages, on or {})
     no_lone_way(stages)
     last = len(stages)
     lans.no_overlap(last + 1)
@@ -169,9 +173,27 @@ def lay_out(
         feed = (("client", "down"),)
         nodes += [_leaf(leaf, kinds, definitions, feed) for leaf in graph]
     _no_clash(nodes)
+    nodes = [replace(node, server=at.get(node.place, "")) for node in nodes]
     leaves = {name for name in graph if definitions[kinds[name]].kind == "leaf"}
     text = one_line(graph, leaves) if graph else "(no VNF)"
     return ContainerLayout(text, last + 1, tuple(nodes), target)
+
+
+def _servers_of(
+    graph: Graph, stages: Sequence[ApplianceStage], on: Mapping[str, str]
+) -> dict[str, str]:
+    """Of each place, the ends of the row among them."""
+    for stage in stages:
+        for leaf in stage.leaves:
+            if on.get(leaf) != on.get(stage.place):
+                raise BadInput(
+                    f"{leaf}: is on {on.get(leaf)}, and what it is fed on {on.get(stage.place)}; "
+                    "allowed: one server"
+                )
+    trunk_on = [on[name] for name in (stage.place for stage in stages) if name in on]
+    trunk_on = trunk_on or [on[name] for name in graph if name in on]  # nothing but leaves
+    ends = {"client": trunk_on[0], "server": trunk_on[-1]} if trunk_on else {}
+    return {**on, **ends}
 
 
 def _instances(

@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -57,8 +58,16 @@ _OF_THE_HOST = frozenset({"BPF"})
 _LOOPBACK = 1  # its index in every namespace
 
 
+@dataclass(frozen=True)
+class Part:
+    """What of a chain on several servers is on this one, and the interfaces that lead on."""
+
+    server: str
+    uplinks: Mapping[int, str]  # LAN: interface
+
+
 class RunningGraph(ApplianceGraph):
-    """A chain of containers on this machine."""
+    """A chain of containers on this machine, or the part of it that is here."""
 
     def __init__(
         self,
@@ -70,8 +79,12 @@ class RunningGraph(ApplianceGraph):
         say: Callable[[str], None] = print,
         pf: str | None = None,
         lcore: int = 0,
+        part: Part | None = None,
     ) -> None:
         self.layout = layout
+        self.uplinks = {} if part is None else part.uplinks
+        self.nodes = [n for n in layout.nodes if part is None or n.server == part.server]
+        self.containers = [node for node in layout.containers if node in self.nodes]
         self.supplies = supplies
         self.network = network
         self.ledger = Ledger(state.path)
@@ -101,11 +114,11 @@ class RunningGraph(ApplianceGraph):
     def _make(self) -> None:
         probe = f"{self.tag}-probe"
         self.ledger.note("container", probe)
-        containers = self.layout.containers
+        containers = self.containers
         with ThreadPoolExecutor(_STARTED_AT_ONCE) as pool:
             with self.watch.phase("network"):
                 self._find_users(probe)
-                list(pool.map(self._namespace, self.layout.nodes))
+                list(pool.map(self._namespace, self.nodes))
                 self._join()
             for node in containers:
                 self.ledger.note("container", self.name(node))
@@ -145,19 +158,28 @@ class RunningGraph(ApplianceGraph):
         fabric = self._fabric()
         self.switch_pids = fabric.processes
         ports: dict[tuple[str, str], FabricPort] = {}
-        for lan in range(self.layout.lans):
+        for lan in self._lans:
             fabric.add_lan(lan)
-        for node in self.layout.nodes:
+        for lan, uplink in self.uplinks.items():
+            fabric.lead_on(lan, uplink)
+        for node in self.nodes:
             for interface in node.interfaces:
                 ports[node.name, interface.name] = fabric.attach(self.name(node), interface)
             configure(self.name(node), node)
-        for leaf in self.layout.of_kind("leaf"):
+        for leaf in self._of_kind("leaf"):
             feeds = [ports[feed] for feed in leaf.mirrors]
             fabric.mirror(feeds, self.name(leaf), leaf.mirror)
             set_up(self.name(leaf), leaf.mirror)
         fabric.finish()
         self._adapt()
         self._poll(fabric, ports)
+
+    @property
+    def _lans(self) -> list[int]:
+        return sorted({interface.lan for node in self.nodes for interface in node.interfaces})
+
+    def _of_kind(self, kind: str) -> list[ContainerNode]:
+        return [node for node in self.nodes if node.kind == kind]
 
     def _fabric(self) -> Fabric:
         if self.network == "ovs":
@@ -171,17 +193,17 @@ class RunningGraph(ApplianceGraph):
         """Suits VNFs that read frames themselves instead of leaving them to the kernel."""
         definitions = {node.name: self.supplies[node.vnf].definition for node in self.layout.nodes}
         if any(definition.whole_frames for definition in definitions.values()):
-            for node in self.layout.nodes:
+            for node in self.nodes:
                 for interface in node.interfaces:
                     within(self.name(node), partial(no_offloads, interface.device))
         readers = {
             node.name for node in self.layout.nodes
             if node.kind == TESTER or definitions[node.name].forwards == "itself"
         }  # fmt: skip
-        for node in self.layout.of_kind("routed"):
+        for node in self._of_kind("routed"):
             if node.name in readers:
                 within(self.name(node), no_forwarding)
-        for node in self.layout.nodes:
+        for node in self.nodes:
             silent: dict[str, dict[str, str]] = {}
             for own, other in self.layout.neighbours(node):
                 if self.layout.owner(other).name in readers:
@@ -191,7 +213,7 @@ class RunningGraph(ApplianceGraph):
 
     def _poll(self, fabric: Fabric, ports: Mapping[tuple[str, str], FabricPort]) -> None:
         """Hold to their `cpus` or `cpuset` those for which the kernel forwards."""
-        for node in self.layout.of_kind("routed"):
+        for node in self._of_kind("routed"):
             supply = self.supplies[node.vnf]
             given = supply.allocation
             if not supply.definition.in_kernel or (given.cpus is None and given.cpuset is None):
@@ -262,7 +284,7 @@ class RunningGraph(ApplianceGraph):
             return targets_of(self.pids, ovs=self.state.path / "ovs", held=self.held())
         if self.network != "bridge":
             return targets_of(self.pids)
-        bridges = {f"{self.tag}b{lan}": f"LAN {lan}" for lan in range(self.layout.lans)}
+        bridges = {f"{self.tag}b{lan}": f"LAN {lan}" for lan in self._lans}
         inside = bridges_of(self.tag)
         return targets_of(self.pids, bridges, bridges_in=inside, held=self.held())
 
@@ -275,14 +297,14 @@ class RunningGraph(ApplianceGraph):
         )
 
     def charge(self) -> ChargeReading:
-        namespaces = {node.name: self.name(node) for node in self.layout.nodes}
+        namespaces = {node.name: self.name(node) for node in self.nodes}
         if self.network == "bridge":
             namespaces[BRIDGE] = bridges_of(self.tag)
         spent = self.clock.spent()
         return charged_here.read(self.pids, self.switch_pids, self.forwarding, spent, namespaces)
 
     def interface_counts(self) -> dict[str, dict[str, InterfaceCount]]:
-        return {node.name: counts(self.name(node)) for node in self.layout.nodes}
+        return {node.name: counts(self.name(node)) for node in self.nodes}
 
     def inside(
         self, node: ContainerNode, *command: str, timeout_s: float = 120

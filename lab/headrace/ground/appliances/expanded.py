@@ -125,6 +125,7 @@ class _Expander:
         self.rules = [doc.resolve(file) for file in rules]
         self.names = load(self.rules, base=Base.HEADRACE)  # and aliases; no rule of it is used
         self.definitions = {n: e.definition for n, e in entries.items()} | self._appliances()
+        self._on_servers: dict[str, dict[str, str]] = {}  # chain: vertex: its server
         for name in hosting.vnfs:
             if self._find(name) is None:
                 swept_here = (p for p, _ in swept if p.startswith(f"{'.'.join(_VNFS)}.{name}."))
@@ -188,8 +189,9 @@ class _Expander:
                     for count in (n for n in scale.instances if n != own):
                         title = f"{name} with {count} x {one}"
                         yield self._point(
-                            "scale-out", title, graph, used, network, str(one), {str(one): count}
-                        )
+                            "scale-out", title, graph, used, network, str(one), {str(one): count},
+                            of=name,
+                        )  # fmt: skip
                 return
         raise self.doc.error(
             place, f"no chain {scale.chain or ''} has the VNF {scale.vnf!r}; {self._allowed()}"
@@ -206,13 +208,14 @@ class _Expander:
         """Name, graph, and the VNF of each vertex."""
         chains = []
         if self.study.chain is not None:
-            chains.append((self.study.name, *self._row(self.study.chain, ("chain",))))
+            own = self.study.name
+            chains.append((own, *self._row(own, self.study.chain, ("chain",))))
         for name, vnfs in (self.study.chains or {}).items():
-            chains.append((name, *self._row(vnfs, ("chains", name))))
+            chains.append((name, *self._row(name, vnfs, ("chains", name))))
         return chains + self._generated()
 
     def _row(
-        self, vnfs: tuple[Node, ...], path: tuple[str | int, ...]
+        self, name: str, vnfs: tuple[Node, ...], path: tuple[str | int, ...]
     ) -> tuple[Graph, dict[str, str]]:
         """VNFs in order; a leaf hangs on the one before it."""
         graph: Graph = {}
@@ -231,6 +234,8 @@ class _Expander:
             number = list(kinds.values()).count(kind)
             vertex = kind if not number else f"{kind}-{number + 1}"
             graph[vertex], kinds[vertex] = trunk, kind
+            if node.server is not None:
+                self._on_servers.setdefault(name, {})[vertex] = node.server
             if self.definitions[kind].kind != "leaf":
                 trunk = vertex
         return graph, kinds
@@ -286,7 +291,9 @@ class _Expander:
         network: NetworkName,
         subject: str = "",
         scaled: dict[str, int] | None = None,
+        of: str | None = None,
     ) -> GraphPoint:
+        """`of`: the chain's name, where the point has another one."""
         allocations = {str(self._find(n)): a for n, a in self.hosting.vnfs.items()}
         instances = {kind: allocations.get(kind, Allocation()).instances for kind in kinds.values()}
         if role == "alone":
@@ -294,7 +301,8 @@ class _Expander:
         instances.update(scaled or {})
         tester = any(isinstance(w, Packets) for w in self.study.workload)
         servers = self.hosting.servers
-        layout = lay_out(graph, kinds, self.definitions, instances, servers, tester)
+        on = self._on_servers.get(of or name) if role in ("chain", "scale-out") else None
+        layout = lay_out(graph, kinds, self.definitions, instances, servers, tester, on)
         supplies = {
             kind: self._supply(kind, allocations.get(kind, Allocation()))
             for kind in (*dict.fromkeys(kinds.values()), TRAFFIC)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from headrace.errors import HeadraceError
 from headrace.ground.appliances.addressing import NodeInterface
+from headrace.ground.wired.devices import answers, make_ready
 from headrace.host import cpu_time, netlink
 from headrace.host.ledger import Ledger
 from headrace.host.openvswitch import OpenVswitch
@@ -23,7 +24,8 @@ from headrace.host.plumbing import (
     within,
 )
 from headrace.host.programs import VSWITCHD
-from headrace.host.traffic_control import send_all
+from headrace.host.traffic_control import lead, send_all
+from headrace.spec.testbed import Device
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,10 @@ class Fabric(ABC):
     @abstractmethod
     def mirror(self, ports: list[FabricPort], namespace: str, name: str) -> None:
         """Feed `name` in the namespace a copy of both directions of the ports' traffic."""
+
+    def lead_on(self, lan: int, interface: str) -> None:
+        """Joins a LAN to what is at the other end of an interface of this machine's."""
+        raise HeadraceError(f"{interface}: leads to another server; allowed with network bridge")
 
     def finish(self) -> None:  # noqa: B027 - most have nothing left to do
         """All is attached."""
@@ -119,6 +125,26 @@ class Bridge(Apart):
             master = ip.link_lookup(ifname=self._bridge(interface.lan))[0]
             ip.link("set", index=index, master=master)
         return FabricPort(interface.lan, host_end, interface.mac, number)
+
+    def lead_on(self, lan: int, interface: str) -> None:
+        """The interface stays where it is: whatever comes in by it goes to a port of the bridge,
+        and what leaves by that port goes out, before this machine's own stack has any of it."""
+        own, far = f"{self.tag}u{lan}", f"{self.tag}p{self._next()}"
+        add_veth(own, self._namespace, far, None, self.ledger)
+        within(self._namespace, partial(self._enslave, far, lan))
+        ends = {name: Device("af_packet", name) for name in (own, interface)}
+        unfit = answers(ends)[interface]
+        if isinstance(unfit, str):
+            raise HeadraceError(f"deployment.hosting.cables: {unfit}")
+        make_ready(ends, self.ledger)
+        lead(own, interface, self.ledger)
+        lead(interface, own, self.ledger)
+
+    def _enslave(self, device: str, lan: int) -> None:
+        with netlink.IPRoute() as ip:
+            master = ip.link_lookup(ifname=self._bridge(lan))[0]
+            index = ip.link_lookup(ifname=device)[0]
+            ip.link("set", index=index, master=master, state="up")
 
     def mirror(self, ports: list[FabricPort], namespace: str, name: str) -> None:
         within(self._namespace, partial(self._mirror, ports, namespace, name))

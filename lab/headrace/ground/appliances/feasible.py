@@ -35,7 +35,7 @@ def check(expanded: Expanded) -> None:
         _network(point, expanded)
         check_kernel(point)
     for supply in {id(s): s for point in expanded.points for s in point.supplies.values()}.values():
-        _supply(supply)
+        check_supply(supply)
     for workload in expanded.study.workload:
         if isinstance(workload, Packets):
             find_engine()
@@ -82,7 +82,7 @@ def check_kernel(point: GraphPoint) -> None:
             )
 
 
-def _supply(supply: Supply) -> None:
+def check_supply(supply: Supply) -> None:
     name = supply.definition.name
     granted = capabilities(_STATUS.read_text())
     for capability in supply.capabilities:

@@ -15,6 +15,8 @@ from typing import Self
 
 from headrace.collect.collector import Targets
 from headrace.collect.cores import Spent
+from headrace.collect.elsewhere import Elsewhere
+from headrace.collect.hardware import frequencies
 from headrace.errors import HeadraceError
 from headrace.ground.appliances.addressing import PORT, ContainerLayout, ContainerNode
 from headrace.ground.catalogue import VnfDefinition
@@ -114,6 +116,14 @@ class ApplianceGraph(ABC):
     @abstractmethod
     def targets(self) -> Targets:
         """What collectors watch of this deployment."""
+
+    def hz(self) -> list[float]:
+        """Frequencies of the CPUs that it runs on, as far as they can be told."""
+        return [reading.value * 1e6 for reading in frequencies()]
+
+    def elsewhere(self) -> Elsewhere | None:
+        """What reads its layers, where that is not this machine."""
+        return None
 
     def read_counters(self, node: ContainerNode) -> dict[str, int]:
         """The appliance's own counters; of an opaque one nothing is known."""

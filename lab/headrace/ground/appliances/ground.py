@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.collect.collector import Targets
+from headrace.collect.elsewhere import Elsewhere
 from headrace.errors import HeadraceError
 from headrace.ground.appliances import feasible
+from headrace.ground.appliances.apart import GraphApart
 from headrace.ground.appliances.deploy import RunningGraph
 from headrace.ground.appliances.expanded import (
     Expanded,
@@ -35,6 +37,7 @@ from headrace.ground.contract import (
     Site,
     TrialsOnly,
 )
+from headrace.ground.wired.there import KnownServers, Servers
 from headrace.host.ledger import Ledger
 from headrace.host.tool import tool
 from headrace.record.deployment import DeployedGraph, DeployedNode, swept_text
@@ -54,17 +57,25 @@ _FIRST_SEED = 1
 class AppliancesGround:
     """Third-party VNFs on the kernel's path: each graph, network and allocation is a point."""
 
+    def __init__(self) -> None:
+        self._servers = KnownServers()
+
     def check(self, doc: Document) -> Checked:
         expanded = expand_study(doc)
-        feasible.check(expanded)
-        points = [AppliancePoint(doc, expanded, point) for point in expanded.points]
+        servers = None
+        if expanded.study.servers:  # each finds by itself what it cannot do
+            servers = self._servers.of(expanded.study.servers, None, doc)
+        else:
+            feasible.check(expanded)
+        points = [AppliancePoint(doc, expanded, point, servers) for point in expanded.points]
         return Checked(
             points=[point for point in points if point.offers],
             inputs=inputs(doc, expanded.study),
             seconds=None,
             interleaved=False,
             notes=[note for point in points if not point.offers for note in point.notes],
-            lacking=_lacking(doc),
+            lacking=None if servers is not None else _lacking(doc),
+            close=self._servers.close,
         )
 
 
@@ -99,6 +110,7 @@ class AppliancePoint:
     doc: Document
     expanded: Expanded
     point: GraphPoint
+    servers: Servers | None = None  # None: all of it is on this machine
 
     @property
     def chain(self) -> str:
@@ -174,6 +186,7 @@ class AppliancePoint:
                     vnf=node.vnf,
                     kind=node.kind,
                     addresses={i.name: i.address for i in node.interfaces},
+                    server=node.server or None,
                 )
                 for node in point.layout.nodes
             },
@@ -187,30 +200,30 @@ class AppliancePoint:
 
     @contextmanager
     def deploy(self, site: Site) -> Iterator[Running]:
-        point = self.point
+        with ThreadPoolExecutor(1) as pool, self._graph(site) as deployed:
+            running = Running(deployed, self.point.workloads, pool)
+            try:
+                yield running
+            finally:
+                running.close()
+
+    def _graph(self, site: Site) -> ApplianceGraph:
+        point, hosting = self.point, self.expanded.hosting
+        if self.servers is not None:
+            return GraphApart(
+                point.layout, point.supplies, hosting.cables, self.servers.there, site.state,
+                site.stopwatch, site.say,
+            )  # fmt: skip
         with site.stopwatch.phase("building images"):
             ledger = Ledger(site.state.path)
             try:
                 build_all(self._entries(), site.say, ledger)
             finally:
                 ledger.undo()
-        pf, lcore = self.expanded.hosting.pf, tester_lcore(self.study)
-        chain = RunningGraph(
-            point.layout,
-            point.supplies,
-            point.network,
-            site.state,
-            site.stopwatch,
-            site.say,
-            pf,
-            lcore,
-        )
-        with ThreadPoolExecutor(1) as pool, chain as deployed:
-            running = Running(deployed, point.workloads, pool)
-            try:
-                yield running
-            finally:
-                running.close()
+        return RunningGraph(
+            point.layout, point.supplies, point.network, site.state, site.stopwatch, site.say,
+            hosting.pf, tester_lcore(self.study),
+        )  # fmt: skip
 
 
 def measure_of(study: Study, workload: AnyWorkload) -> Measure | None:
@@ -245,6 +258,9 @@ class Running(TrialsOnly):
 
     def parts(self) -> Targets:
         return self._deployed.targets()
+
+    def elsewhere(self) -> Elsewhere | None:
+        return self._deployed.elsewhere()
 
     def verify(self) -> Sequence[Finding]:
         self._verified = verify(self._deployed, self._workloads)

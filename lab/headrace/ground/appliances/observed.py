@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from statistics import mean
 
-from headrace.collect.hardware import frequencies
 from headrace.ground.appliances import charge
 from headrace.ground.appliances.addressing import ContainerNode
 from headrace.ground.appliances.caches import Looked, looked_up
@@ -72,7 +71,8 @@ def end(
 
     polling = 1.0 if isinstance(workload, Packets) else 0.0
     used = charge.used(deployed, began.charge, ended, polling, load.duration_s)
-    cycles = _cycles(used, _received(began.interfaces, interfaces), elapsed)
+    received = _received(began.interfaces, interfaces)
+    cycles = _cycles(used, received, elapsed, deployed.hz())
     layout = deployed.layout
     return Observed(
         workload, asked_s, load_pps, load, used, cycles, counted([layout.client], "down"),
@@ -98,10 +98,11 @@ def _received(before: Interfaces, after: Interfaces) -> dict[str, int]:
     }
 
 
-def _cycles(used: charge.Used, received: Mapping[str, int], seconds: float) -> dict[str, float]:
+def _cycles(
+    used: charge.Used, received: Mapping[str, int], seconds: float, hz: Sequence[float]
+) -> dict[str, float]:
     """CPU time by the CPUs' frequency, over the packets that a container's interfaces received:
     segments that were never cut count as one. None without what the stack took."""
-    hz = [r.value * 1e6 for r in frequencies()]
     return {
         name: (used.stack[name] + used.processes.get(name, 0.0)) * seconds * mean(hz) / packets
         for name, packets in received.items()

@@ -23,7 +23,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import headrace
 from headrace.collect.collector import Targets, WatchedProcess
@@ -43,6 +43,9 @@ from headrace.host.reservation import Memory, provide
 from headrace.host.state import RunState, clean, dpdk_prefix, run_state, telemetry_sockets
 from headrace.spec.deployment import Deployment
 from headrace.spec.testbed import ExternalDut, device_of
+
+if TYPE_CHECKING:
+    from headrace.ground.appliances.served import ServedGraph
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _LINE_MOST = 64 << 20  # bytes; a plan, or a file of a function
@@ -122,13 +125,14 @@ class Agent:
         self._lcores: HeldLcores | None = None
         self._memory: Memory | None = None
         self._layers = ServedLayers()
+        self._graph: ServedGraph | None = None
         self._calls: Mapping[str, Callable[..., Answer]] = {
             "hello": self.hello, "ports": self.ports, "hold": self.hold, "provide": self.provide,
             "file": self.file, "ready": self.ready, "begin": self.begin, "end": self.end,
             "device": self.device, "configure": self.configure, "alive": self.alive,
             "counters": self.counters, "leave": self.leave, "shield": self.shield,
             "threads": self.threads, "interfaces": self.interfaces,
-            "undo": self.undo, "about": self.about, "watch": self.watch,
+            "undo": self.undo, "about": self.about, "watch": self.watch, "graph": self.graph,
             "sample": self._layers.sample, "trace": self._layers.trace,
             "traced": self._layers.traced,
         }  # fmt: skip
@@ -249,6 +253,13 @@ class Agent:
         note = "none" if self._memory is None else self._memory.note
         return _SAY | {"environment": self._about(self._engines[name], note)}
 
+    def graph(self, do: str, **arguments: Any) -> Answer:
+        """A part of a chain of appliances, which is all that such a study asks for."""
+        from headrace.ground.appliances.served import ServedGraph  # now: few studies have one
+
+        self._graph = self._graph or ServedGraph(self._state)
+        return _SAY | self._graph.answered(do, **arguments)
+
     def watch(
         self,
         layers: list[str],
@@ -261,10 +272,14 @@ class Agent:
             processes=tuple(WatchedProcess(name=n, pid=pid) for n, pid in engines.items()),
             telemetry=telemetry_sockets(self._state.path, engines),
         )
+        if self._graph is not None:
+            started = self._graph.targets()
         return self._layers.watch(layers, containers or {}, bridges, started)
 
     def close(self) -> None:
         self._layers.close()
+        if self._graph is not None:
+            self._graph.close()
         for one in self._engines.values():
             one.close()
         if self._device is not None:

@@ -43,6 +43,7 @@ from headrace.host.plumbing import KernelInterface
 from headrace.host.scheduling import Snapshot, Thread
 from headrace.record.environment import Environment
 from headrace.spec.deployment import Deployment
+from headrace.spec.document import Document
 from headrace.spec.testbed import Device, ExternalDut, SshServer, device_of
 
 LCORES = 1000  # of a server; more than any has
@@ -61,8 +62,10 @@ class Unreachable(HeadraceError):
 class There:
     """A server. Whatever is asked of it comes from one thread at a time."""
 
-    def __init__(self, name: str, spec: SshServer, number: int, description: Description) -> None:
-        self.name, self.first, self._description = name, number * LCORES, description
+    def __init__(self, name: str, spec: SshServer, number: int) -> None:
+        self.name, self.first = name, number * LCORES
+        self._nfs: dict[str, dict[str, Any]] = {}
+        self._links: dict[str, dict[str, Any]] = {}
         self.turn = threading.RLock()
         from headrace.host.ssh import SshProgram  # now, as SSH's library takes long to load
 
@@ -143,26 +146,37 @@ class There:
     def start(self, plan: Plan, folder: str) -> ThereEngine:
         return ThereEngine(self, plan, folder or "engine")
 
+    def knows(self, description: Description) -> None:
+        """What engines that are started here take, which says what of it is a file."""
+        self._nfs |= description.nfs
+        self._links |= description.links
+
     def with_files(self, plan: Plan) -> Plan:
-        """Files that functions and sources read are taken there, each once."""
-        kinds = self._description
+        """Files that functions and sources read, and functions of one's own, are taken there, each
+        once."""
         nfs = {
-            name: one.model_copy(update={"params": self._there(kinds.nfs[one.type], one.params)})
+            name: one.model_copy(update={"params": self._there(self._nfs[one.type], one.params)})
             for name, one in plan.nfs.items()
         }
         links = {
-            name: one.model_copy(update={"params": self._there(kinds.links[one.type], one.params)})
+            name: one.model_copy(update={"params": self._there(self._links[one.type], one.params)})
             for name, one in plan.links.items()
         }
-        return plan.having(nfs=nfs, links=links)
+        functions = tuple(map(self._taken, plan.functions or ())) or None
+        return plan.having(nfs=nfs, links=links, functions=functions)
 
     def _there(self, kind: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
         for name in files_in(kind["params"], params):
-            if name not in self._files:
-                data = base64.b64encode(Path(name).read_bytes()).decode()
-                self._files[name] = self.ask(Stored, "file", name=name, data=data).path
+            self._taken(name)
         there: dict[str, Any] = with_files(kind["params"], params, "file", self._files.__getitem__)
         return there
+
+    def _taken(self, name: str) -> str:
+        """Where a file of this machine's is there."""
+        if name not in self._files:
+            data = base64.b64encode(Path(name).read_bytes()).decode()
+            self._files[name] = self.ask(Stored, "file", name=name, data=data).path
+        return self._files[name]
 
     def external(self, commands: Commands) -> ThereDevice:
         return ThereDevice(self, commands.spec)
@@ -191,13 +205,13 @@ def _device(text: str) -> Device | str:
 class Servers:
     """Those of a study, connected when it is checked, and until its session ends."""
 
-    def __init__(self, specs: Mapping[str, SshServer], description: Description) -> None:
+    def __init__(self, specs: Mapping[str, SshServer]) -> None:
         self._deployment: Deployment | None = None
         self._wanted: dict[str, frozenset[int]] = {}
         self.there: dict[str, There] = {}
         try:
             for number, (name, spec) in enumerate(specs.items()):
-                self.there[name] = There(name, spec, number, description)
+                self.there[name] = There(name, spec, number)
         except BaseException:
             self.close()
             raise
@@ -221,6 +235,34 @@ class Servers:
     def close(self) -> None:
         for one in self.there.values():
             one.close()
+
+
+class KnownServers:
+    """Connected once for all points that have the same ones."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Servers] = {}
+
+    def of(
+        self, specs: Mapping[str, SshServer], description: Description | None, doc: Document
+    ) -> Servers:
+        """`description`: of the engine, where there is to be one."""
+        for name, one in specs.items():
+            doc.check_trusted(("servers", name, "ssh"), one.ssh)
+        key = repr(specs)
+        if key not in self._known:
+            try:
+                self._known[key] = Servers(specs)
+            except Unreachable as why:
+                at = ("servers", why.server, "ssh")
+                raise doc.error(at, f"{why.why}; allowed: a host that ssh reaches") from None
+        for one in self._known[key].there.values() if description is not None else ():
+            one.knows(description)
+        return self._known[key]
+
+    def close(self) -> None:
+        while self._known:
+            self._known.popitem()[1].close()
 
 
 class ThereEngine(RunningEngine):

@@ -212,7 +212,7 @@ def there(monkeypatch: pytest.MonkeyPatch, *answers: Any) -> There:
     program = FakeProgram([*answers])
     monkeypatch.setattr("headrace.host.ssh.SshProgram", lambda to, command: program)
     try:
-        return There("gen", SshServer(ssh="a"), 1, Description(Path("x"), {}))
+        return There("gen", SshServer(ssh="a"), 1)
     finally:
         if not answers or answers[0] is not HELLO:
             program.close()
