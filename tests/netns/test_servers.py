@@ -18,10 +18,11 @@ from typing import Any
 import pytest
 
 from headrace.collect.samples import Samples
+from headrace.host.programs import BUILT
 from headrace.record.bundle import Bundle
 from headrace.record.rows import Trial
 from support.engines import whole
-from support.lab import COMMAND, wait_for
+from support.lab import COMMAND, headrace, wait_for
 from support.netns import Lan, ip
 from support.servers import SSHD, Servers
 from support.wires import counted, wire
@@ -138,6 +139,42 @@ def test_layers_are_read_on_each_server(
     assert both.counters is not None
     told = {f"{n}@{ENDS[n]}": one.rx_packets for n, one in both.counters.ports.items()}
     assert told == {place: grown.get(place) for place in told}
+    assert wait_for(lambda: not any(one.left() for one in two.servers.values()), 10)
+
+
+SOURCES, BURST = 16, 10
+
+
+def built(engine: Path, folder: Path) -> str:
+    """A function from outside of the engine's tree that drops what exceeds a rate per source."""
+    done = headrace("nf", "new", "limit", folder=folder, engine=engine)
+    assert done.returncode == 0, done.stderr
+    search = {**os.environ, "PKG_CONFIG_PATH": str(BUILT / "engine" / "outside")}
+    for command in (["meson", "setup", "build"], ["ninja", "-C", "build", "limit.so"]):
+        done = subprocess.run(
+            command, cwd=folder / "limit", env=search, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    return "limit/build/limit.so"
+
+
+def test_a_function_of_ones_own_runs_on_a_server(
+    lan: Lan, two: Servers, tmp_path: Path, cpus: list[int], engine_binary: Path
+) -> None:
+    """It is taken there: of 16 sources it lets through a burst each, and hardly
+    more, as its rate is one packet a second."""
+    cabled(lan, two)
+    spec = study(two, cpus, chain=[{"limit": {"rate": 1, "burst": BURST}}])
+    spec["deployment"]["functions"] = [built(engine_binary, tmp_path)]
+    spec["workload"] = {"flows": SOURCES}
+    spec["measure"] = {"loads": [2000], "trial": 0.5, "losses": "unintended"}
+    lab = started(two, tmp_path, spec)
+    _, errors = lab.communicate(timeout=120)
+    assert lab.returncode == 0, errors
+    [one] = Bundle(tmp_path / "b").trials()
+    # A packet had proved the path, and each bucket gets one a second.
+    assert one.sent == 1000 and SOURCES * BURST - 1 <= one.received <= SOURCES * (BURST + 1)
+    assert one.drops == {"limit/rate": one.sent - one.received}
     assert wait_for(lambda: not any(one.left() for one in two.servers.values()), 10)
 
 

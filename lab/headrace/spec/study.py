@@ -279,7 +279,6 @@ class Study(Spec):
         deployment = self.deployment
         for key, given in (
             ("deployment.engine", deployment.foreign or deployment.build is not None),
-            ("deployment.functions", deployment.functions),
             ("deployment.locate", deployment.locate),
         ):
             if given:
