@@ -115,9 +115,9 @@ def test_a_chain_on_two_servers(lan: Lan, two: Servers, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["agent", "lab"])
 def test_a_kill_leaves_nothing(lan: Lan, two: Servers, tmp_path: Path, kind: str) -> None:
-    """In the middle of a load, the agent of one server or the lab itself."""
+    """In the middle of a load, whose end nobody waits for: the agent of one server or the lab."""
     before, wires = ours(), cabled(lan, two)
-    lab = started(two, tmp_path, study(two, measure={"trial": 60}))
+    lab = started(two, tmp_path, study(two, measure={"trial": 600}))
     assert wait_for(lambda: counted(lan, wires, "hreast") > _PROOF_MOST or lab.poll(), 200)
     agents = [pid for pid, text in two.servers["core"].processes() if text.endswith("agent ")]
     os.kill(lab.pid if kind == "lab" else max(agents), signal.SIGKILL)

@@ -46,6 +46,11 @@ class SshProgram:
             raise HeadraceError(f"ssh {to}: {printable(self._why) or 'no answer'}")
 
     @property
+    def over(self) -> bool:
+        """Whether the program, or the connection to it, has ended."""
+        return not self._thread.is_alive()
+
+    @property
     def last_words(self) -> str:
         """Why it is over, as far as anybody said."""
         self._thread.join(BEAT_S)

@@ -80,6 +80,8 @@ class GraphApart(ApplianceGraph):
             Begun, "graph", do="inside", node=node.name, command=command, timeout_s=timeout_s
         )
         while not (end := there.ask(Ended, "graph", do="ended", number=begun.number)).over:
+            for one in self._servers.values():  # what a load is to go through may be gone
+                one.check_there()
             time.sleep(_LOOK_S)
         return subprocess.CompletedProcess(command, end.status, end.output, end.errors)
 

@@ -113,6 +113,11 @@ class There:
         except HeadraceError as error:  # its form
             raise HeadraceError(f"servers.{self.name}: {error}") from None
 
+    def check_there(self) -> None:
+        """Without asking it anything."""
+        if self._program.over:
+            raise self.lost()
+
     def lost(self) -> HeadraceError:
         words = self._program.last_words or "it closed the connection"
         return HeadraceError(f"servers.{self.name}: connection lost: {words}")

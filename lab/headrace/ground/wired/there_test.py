@@ -16,7 +16,7 @@ import headrace
 from headrace.engine.counts_testdata import counts
 from headrace.engine.describe import Description
 from headrace.engine.place import Placement, Topology
-from headrace.engine.plan_document import Plan, PlanEngine, PlanInput, PlanSegment
+from headrace.engine.plan_document import Plan, PlanEngine, PlanInput, PlanNf, PlanSegment
 from headrace.errors import BadInput, HeadraceError
 from headrace.ground.wired.apart import place_apart
 from headrace.ground.wired.there import LCORES, There, at_home, moved, renumbered
@@ -244,4 +244,26 @@ def test_a_servers_ports_are_those_that_were_asked_for(monkeypatch: pytest.Monke
     assert "'', which is no device" in str(answers["d"]) and len(answers) == 4
     with pytest.raises(HeadraceError, match=r"^servers\.gen: [^\n]*environment"):
         one.environment("engine")
+    one.close()
+
+
+def test_files_and_functions_are_taken_there_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A plan names them as they are called there; a second plan asks for nothing."""
+    own, rules = tmp_path / "own.so", tmp_path / "my.rules"
+    for file in (own, rules):
+        file.write_text(file.name)
+    stored = [{"ok": True, "path": f"/there/{name}"} for name in ("rules", "own")]
+    one = there(monkeypatch, HELLO, *stored)
+    params = {"properties": {"rules_file": {"format": "file"}}}
+    one.knows(Description(Path("x"), {"nfs": {"acl": {"params": params}}, "links": {}}))
+    plan = Plan(
+        engine=PlanEngine(), functions=(str(own),), links={}, segments=(),
+        nfs={"acl": PlanNf(type="acl", params={"rules_file": str(rules)})},
+    )  # fmt: skip
+    for _ in range(2):
+        moved_there = one.with_files(plan)
+        assert moved_there.functions == ("/there/own",)
+        assert moved_there.nfs["acl"].params == {"rules_file": "/there/rules"}
     one.close()
