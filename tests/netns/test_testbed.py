@@ -70,7 +70,10 @@ def carried(folder: Path, direction: str) -> int:
     return sum(one.sent for one in trials)
 
 
-@pytest.mark.parametrize("kind", ["af_xdp", pytest.param("af_packet", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "kind",
+    ["af_xdp", *(pytest.param(one, marks=pytest.mark.slow) for one in ("af_packet", "pcap"))],
+)
 def test_veth(lan: Lan, engine_binary: Path, tmp_path: Path, kind: str) -> None:
     """Both ways: nftables counts as many packets on each of four ways as we say were sent, and
     received, and as our ports and the kernel's interfaces count."""

@@ -12,17 +12,19 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from headrace.spec.base import INTERFACE_PATTERN, NAME_PATTERN, Count, Seconds, Spec, listed
 
-Kind = Literal["pci", "interface", "af_xdp", "af_packet", "tap", "memif", "vhost", "virtio_user"]
+Kind = Literal[
+    "pci", "interface", "af_xdp", "af_packet", "pcap", "tap", "memif", "vhost", "virtio_user"
+]  # fmt: skip
 _PCI = re.compile(r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
 _INTERFACE = re.compile(INTERFACE_PATTERN)
-_OF_INTERFACES = ("af_xdp", "af_packet", "tap")
+_OF_INTERFACES = ("af_xdp", "af_packet", "pcap", "tap")
 _OF_SOCKETS = ("memif", "vhost", "virtio_user")
 _KEY = re.compile(r"^([0-9a-f]{2}){40,52}$")
 _SSH = r"^([A-Za-z0-9_.-]+@)?[A-Za-z0-9_][A-Za-z0-9_.:-]*$"
 SOCKET_MOST = 107  # characters of a Unix socket's path (unix(7))
 DEVICES = (
     "a PCI address (0000:81:00.0), an interface's name (ens1f0), af_xdp:NAME, af_packet:NAME, "
-    "tap:NAME, memif:/PATH, vhost:/PATH, virtio_user:/PATH"
+    "pcap:NAME, tap:NAME, memif:/PATH, vhost:/PATH, virtio_user:/PATH"
 )
 
 
@@ -250,6 +252,6 @@ class Testbed(Spec):
                     raise ValueError(
                         f"ports.{name}: {port.device} joins programs of one server, and the chain "
                         "is on another one; allowed: a PCI address, an interface, af_xdp:NAME, "
-                        "af_packet:NAME, tap:NAME"
+                        "af_packet:NAME, pcap:NAME, tap:NAME"
                     )
         return self

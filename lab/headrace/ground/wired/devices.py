@@ -102,7 +102,7 @@ def _check_trust(bed: Testbed, doc: Document) -> None:
 def _resolved(to: Device) -> Device:
     """The device on this machine; of an interface's name alone it is the PCI device behind it.
     Unfit where this machine has none, or its kernel uses it."""
-    if to.kind in ("af_xdp", "af_packet", "interface") and not (_NET / to.name).exists():
+    if to.kind in ("af_xdp", "af_packet", "pcap", "interface") and not (_NET / to.name).exists():
         here = ", ".join(sorted(path.name for path in _NET.iterdir() if path.name != "lo"))
         raise Unfit(f"there is no interface {to.name}; allowed: {here or 'none here'}")
     if to.interface is not None and (address := _address(to.interface)) is not None:

@@ -19,7 +19,7 @@ from headrace.engine.plan_document import (
 )
 from headrace.engine.traffic import source_params
 from headrace.engine.ways import Direction
-from headrace.errors import BadInput
+from headrace.errors import BadInput, bad_value
 from headrace.ground.hosted.host import sending
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
@@ -57,6 +57,8 @@ def devargs(to: Device, number: int, port: WirePort, readers: int, listens: bool
         return f"net_af_xdp{number},iface={to.name},start_queue=0,queue_count={readers}"
     if to.kind == "af_packet":
         return f"net_af_packet{number},iface={to.name},qpairs={readers},{_PACKET_RING}"
+    if to.kind == "pcap":
+        return f"net_pcap{number},rx_iface_in={to.name},tx_iface={to.name}"
     if to.kind == "tap":
         return f"net_tap{number},iface={to.name}"
     if to.kind == "memif":
@@ -101,6 +103,13 @@ def _links(
     for segment in segments:
         for link in {*(one.link for one in segment.inputs), *segment.writes}:
             users[link] = max(users.get(link, 1), len(segment.cpus))
+    for name in names:
+        if devices[name].kind == "pcap" and (lcores := users.get(name, 1)) > 1:
+            raise bad_value(
+                f"testbed.ports.{name}.device", devices[name].text,
+                problem=f"libpcap has one queue, and {lcores} lcores share it",
+                allowed="one lcore that reads it and one that writes it, or af_packet:NAME",
+            )  # fmt: skip
     return {
         name: _link(devices[name], i, bed.ports[name], users.get(name, 1), listens)
         for i, name in enumerate(dict.fromkeys(names))

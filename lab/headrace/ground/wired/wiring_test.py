@@ -91,3 +91,17 @@ def test_a_port_has_a_queue_for_each_of_its_users() -> None:
     links = _links(("left", "right"), BED, devices, segments, listens=True)
     queues = {name: str(link.params["devargs"]).split(",")[2] for name, link in links.items()}
     assert queues == {"left": "qpairs=3", "right": "qpairs=2"}
+
+
+def test_libpcap_has_one_queue() -> None:
+    """Each of several handles would get every packet."""
+    devices = {"left": Device("pcap", "ens1"), "right": Device("pcap", "ens2")}
+    making = PlanSegment(name="generator", cpus=(0,), inputs=(PlanInput(link="g", to="link:left"),))
+    measuring = PlanSegment(
+        name="sink", cpus=(1,), inputs=(PlanInput(link="right", to="link:sink"),)
+    )
+    links = _links(("left", "right"), BED, devices, (making, measuring), listens=True)
+    assert links["right"].params["devargs"] == "net_pcap1,rx_iface_in=ens2,tx_iface=ens2"
+    two = measuring.model_copy(update={"cpus": (1, 2)})
+    with pytest.raises(BadInput, match=r"right.*pcap:ens2.*one queue, and 2 lcores share it"):
+        _links(("left", "right"), BED, devices, (making, two), listens=True)
