@@ -16,7 +16,7 @@ import headrace
 from headrace.engine.counts_testdata import counts
 from headrace.engine.describe import Description
 from headrace.engine.place import Placement, Topology
-from headrace.engine.plan_document import Plan, PlanEngine, PlanInput, PlanNf, PlanSegment
+from headrace.engine.plan_document import Plan, PlanEngine, PlanFunction, PlanInput, PlanSegment
 from headrace.errors import BadInput, HeadraceError
 from headrace.ground.wired.apart import place_apart
 from headrace.ground.wired.there import LCORES, There, at_home, moved, renumbered
@@ -260,7 +260,7 @@ def test_files_and_functions_are_taken_there_once(
     one.knows(Description(Path("x"), {"nfs": {"acl": {"params": params}}, "links": {}}))
     plan = Plan(
         engine=PlanEngine(), functions=(str(own),), links={}, segments=(),
-        nfs={"acl": PlanNf(type="acl", params={"rules_file": str(rules)})},
+        nfs={"acl": PlanFunction(type="acl", params={"rules_file": str(rules)})},
     )  # fmt: skip
     for _ in range(2):
         moved_there = one.with_files(plan)
