@@ -261,9 +261,11 @@ class KnownServers:
             except Unreachable as why:
                 at = ("servers", why.server, "ssh")
                 raise doc.error(at, f"{why.why}; allowed: a host that ssh reaches") from None
-        for one in self._known[key].there.values() if description is not None else ():
-            one.knows(description)
-        return self._known[key]
+        known = self._known[key]
+        if description is not None:
+            for there in known.there.values():
+                there.knows(description)
+        return known
 
     def close(self) -> None:
         while self._known:
