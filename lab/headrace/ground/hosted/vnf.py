@@ -156,15 +156,16 @@ class HostedVnf(ABC):
 
 
 def as_they_answer(vnfs: Sequence[HostedVnf]) -> Iterator[HostedVnf]:
-    """Each once, those first that are up first; after `_START_S` whichever are left."""
+    """Each once, those first that are up first; after `_START_S` whichever are left. To look at all
+    of them takes a tenth of a CPU at most, which they need."""
     left, deadline = list(vnfs), time.monotonic() + _START_S
     while left:
-        late = time.monotonic() > deadline
-        ready = [one for one in left if late or one.answers()]
+        began = time.monotonic()
+        ready = [one for one in left if began > deadline or one.answers()]
+        if not ready:
+            time.sleep(max(_LOOK_S, 9 * (time.monotonic() - began)))
         yield from ready
         left = [one for one in left if one not in ready]
-        if not ready:
-            time.sleep(_LOOK_S)
 
 
 class ChildVnf(HostedVnf):
