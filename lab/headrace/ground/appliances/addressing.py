@@ -182,7 +182,7 @@ def lay_out(
 def _servers_of(
     graph: Graph, stages: Sequence[ApplianceStage], on: Mapping[str, str]
 ) -> dict[str, str]:
-    """Of each place, the ends of the row among them."""
+    """Gives each place its server, the ends of the row among them."""
     for stage in stages:
         for leaf in stage.leaves:
             if on.get(leaf) != on.get(stage.place):

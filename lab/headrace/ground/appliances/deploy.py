@@ -59,7 +59,7 @@ _LOOPBACK = 1  # its index in every namespace
 
 
 @dataclass(frozen=True)
-class Part:
+class ServerPart:
     """What of a chain on several servers is on this one, and the interfaces that lead on."""
 
     server: str
@@ -79,7 +79,7 @@ class RunningGraph(ApplianceGraph):
         say: Callable[[str], None] = print,
         pf: str | None = None,
         lcore: int = 0,
-        part: Part | None = None,
+        part: ServerPart | None = None,
     ) -> None:
         self.layout = layout
         self.uplinks = {} if part is None else part.uplinks

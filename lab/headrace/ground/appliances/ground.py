@@ -14,7 +14,6 @@ from headrace.collect.collector import Targets
 from headrace.collect.elsewhere import Elsewhere
 from headrace.errors import HeadraceError
 from headrace.ground.appliances import feasible
-from headrace.ground.appliances.apart import GraphApart
 from headrace.ground.appliances.deploy import RunningGraph
 from headrace.ground.appliances.expanded import (
     Expanded,
@@ -24,6 +23,7 @@ from headrace.ground.appliances.expanded import (
     workload_problem,
 )
 from headrace.ground.appliances.graph import ApplianceGraph
+from headrace.ground.appliances.graph_apart import GraphApart
 from headrace.ground.appliances.images import build_all
 from headrace.ground.appliances.load import Load, PacketsLoad, has_netperf, run_load
 from headrace.ground.appliances.observed import Began, Observed, asked_s, begin, end, observation

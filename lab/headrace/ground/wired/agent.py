@@ -45,7 +45,7 @@ from headrace.spec.deployment import Deployment
 from headrace.spec.testbed import ExternalDut, device_of
 
 if TYPE_CHECKING:
-    from headrace.ground.appliances.served import ServedGraph
+    from headrace.ground.appliances.served_part import ServedGraph
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _LINE_MOST = 64 << 20  # bytes; a plan, or a file of a function
@@ -255,7 +255,7 @@ class Agent:
 
     def graph(self, do: str, **arguments: Any) -> Answer:
         """A part of a chain of appliances, which is all that such a study asks for."""
-        from headrace.ground.appliances.served import ServedGraph  # now: few studies have one
+        from headrace.ground.appliances.served_part import ServedGraph  # now: few studies have one
 
         self._graph = self._graph or ServedGraph(self._state)
         return _SAY | self._graph.answered(do, **arguments)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A chain of appliances on several servers: the agent of each deploys its own part (served.py), and
-cables join the LANs that have VNFs on two of them."""
+"""A chain of appliances on several servers: the agent of each deploys its own part
+(served_part.py), and cables join the LANs that have VNFs on two of them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,15 @@ from headrace.collect.collector import Targets
 from headrace.collect.elsewhere import AgentsThere, Elsewhere
 from headrace.errors import HeadraceError
 from headrace.ground.appliances.addressing import ContainerLayout, ContainerNode
-from headrace.ground.appliances.answers import AskedPart, Begun, Charged, Counted, Ended, PartUp
 from headrace.ground.appliances.graph import ApplianceGraph, ChargeReading, Supply
+from headrace.ground.appliances.part_answers import (
+    AskedPart,
+    CommandBegun,
+    CommandEnded,
+    PartCharged,
+    PartUp,
+    PortsCounted,
+)
 from headrace.ground.wired.answers import Done
 from headrace.ground.wired.there import There
 from headrace.host.plumbing import InterfaceCount
@@ -77,9 +84,9 @@ class GraphApart(ApplianceGraph):
     ) -> subprocess.CompletedProcess[str]:
         there = self._servers[node.server]
         begun = there.ask(
-            Begun, "graph", do="inside", node=node.name, command=command, timeout_s=timeout_s
+            CommandBegun, "graph", do="inside", node=node.name, command=command, timeout_s=timeout_s
         )
-        while not (end := there.ask(Ended, "graph", do="ended", number=begun.number)).over:
+        while not (end := there.ask(CommandEnded, "graph", do="ended", number=begun.number)).over:
             for one in self._servers.values():  # what a load is to go through may be gone
                 one.check_there()
             time.sleep(_LOOK_S)
@@ -93,13 +100,13 @@ class GraphApart(ApplianceGraph):
     def interface_counts(self) -> dict[str, dict[str, InterfaceCount]]:
         counts: dict[str, dict[str, InterfaceCount]] = {}
         for one in self._servers.values():
-            counts |= one.ask(Counted, "graph", do="counts").interfaces
+            counts |= one.ask(PortsCounted, "graph", do="counts").interfaces
         return counts
 
     def charge(self) -> ChargeReading:
         """By this machine's clock, as each server has another one."""
         asked = {
-            name: one.ask(Charged, "graph", do="charge").reading
+            name: one.ask(PartCharged, "graph", do="charge").reading
             for name, one in self._servers.items()
         }
         return together(asked, time.monotonic(), [node.name for node in self.layout.nodes])
@@ -108,7 +115,7 @@ class GraphApart(ApplianceGraph):
         return Targets()
 
     def hz(self) -> list[float]:
-        """Of no CPU that is here."""
+        """No CPU that is here has any part of it."""
         return []
 
     def elsewhere(self) -> Elsewhere:

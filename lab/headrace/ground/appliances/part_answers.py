@@ -24,20 +24,20 @@ class PartUp(Done):
     cpus: int
 
 
-class Begun(Done):
+class CommandBegun(Done):
     number: int
 
 
-class Ended(Done):
+class CommandEnded(Done):
     over: bool
     status: int = 0
     output: str = ""
     errors: str = ""
 
 
-class Counted(Done):
+class PortsCounted(Done):
     interfaces: dict[str, dict[str, InterfaceCount]]
 
 
-class Charged(Done):
+class PartCharged(Done):
     reading: ChargeReading

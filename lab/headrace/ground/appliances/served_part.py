@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part of a chain of appliances that is on this server, for a lab elsewhere: what an agent does
-of what apart.py asks."""
+of what graph_apart.py asks."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from pydantic import TypeAdapter, ValidationError
 from headrace.collect.collector import Targets
 from headrace.errors import HeadraceError
 from headrace.ground.appliances.addressing import ContainerLayout
-from headrace.ground.appliances.answers import AskedPart
-from headrace.ground.appliances.deploy import Part, RunningGraph
+from headrace.ground.appliances.deploy import RunningGraph, ServerPart
 from headrace.ground.appliances.feasible import check_supply
 from headrace.ground.appliances.graph import ChargeReading, Supply
 from headrace.ground.appliances.images import build_all
+from headrace.ground.appliances.part_answers import AskedPart
 from headrace.ground.catalogue import CatalogueEntry, catalogue
 from headrace.host.ledger import Ledger
 from headrace.host.state import RunState
@@ -67,7 +67,7 @@ class ServedGraph:
         notes: list[str] = []
         graph = RunningGraph(
             part.layout, supplies, "bridge", self._state, say=notes.append,
-            part=Part(part.server, part.uplinks),
+            part=ServerPart(part.server, part.uplinks),
         )  # fmt: skip
         graph.__enter__()
         self._graph = graph

@@ -10,10 +10,10 @@ import pytest
 
 from headrace.collect.cores import Spent
 from headrace.errors import BadInput
-from headrace.ground.appliances.answers import AskedPart
-from headrace.ground.appliances.apart import together, uplinks_of
 from headrace.ground.appliances.expanded import GraphPoint, expand_study
 from headrace.ground.appliances.graph import ChargeReading
+from headrace.ground.appliances.graph_apart import together, uplinks_of
+from headrace.ground.appliances.part_answers import AskedPart
 from headrace.spec import document
 from headrace.spec.study import read
 
