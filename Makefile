@@ -23,7 +23,7 @@ help:
 	@echo 'make test-vm-trace both backends of the tracer in a QEMU guest with Debian'"'"'s kernel'
 	@echo 'make test-vm-sriov     virtual functions of an emulated NIC given to VNFs, in a QEMU guest (root)'
 	@echo 'make test-vm-sriov-machines  the same, to VNFs in virtual machines within it (10 minutes)'
-	@echo 'make test-vm-sriov-ports    40 VNFs on the functions of twelve ports (has not run to its end yet)'
+	@echo 'make test-vm-sriov-ports    40 VNFs on the functions of twelve ports'
 	@echo 'make test-vm-servers   three servers, 80 functions, isolated CPUs: the main parts of the others (root)'
 	@echo 'make test-vm-isolated  lcores of a server whose kernel isolates CPUs, in such a guest (root)'
 	@echo 'make test-vm-placement placements checked in a QEMU guest with two NUMA nodes (root)'
