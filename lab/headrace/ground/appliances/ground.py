@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.collect.collector import Targets
@@ -67,7 +67,9 @@ class AppliancesGround:
             servers = self._servers.of(expanded.study.servers, None, doc)
         else:
             feasible.check(expanded)
-        points = [AppliancePoint(doc, expanded, point, servers) for point in expanded.points]
+        points = [
+            AppliancePoint(doc, expanded, point, servers=servers) for point in expanded.points
+        ]
         return Checked(
             points=[point for point in points if point.offers],
             inputs=inputs(doc, expanded.study),
@@ -110,7 +112,7 @@ class AppliancePoint:
     doc: Document
     expanded: Expanded
     point: GraphPoint
-    servers: Servers | None = None  # None: all of it is on this machine
+    servers: Servers | None = field(default=None, kw_only=True)  # None: all of it is here
 
     @property
     def chain(self) -> str:

@@ -14,7 +14,7 @@ from headrace.ground.hosted import vnf as vnf_module
 from headrace.ground.hosted.hosted import HostedEngine
 from headrace.ground.hosted.parts import Face, Vnf
 from headrace.ground.hosted.process import VnfProcess
-from headrace.ground.hosted.vnf import as_they_answer
+from headrace.ground.hosted.vnf import HostedVnf, as_they_answer
 
 
 def process(number: int, lcore: int, folder: Path, did: list[tuple[Any, ...]]) -> VnfProcess:
@@ -52,12 +52,12 @@ def test_who_is_up_leaves_its_lcore_to_who_starts(
         one.close()
 
 
-def up(*vnfs: VnfProcess) -> list[socket.socket]:
+def up(*vnfs: HostedVnf) -> list[socket.socket]:
     """Each has a control socket that listens."""
     return [listens(one) for one in vnfs]
 
 
-def listens(one: VnfProcess) -> socket.socket:
+def listens(one: HostedVnf) -> socket.socket:
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     server.bind(str(one._socket))
     server.listen()
