@@ -93,6 +93,7 @@ def test_this_machine_has_what_its_kernel_gives() -> None:
     [
         ([1, 2], (), {0, *range(3, 9), *range(11, 16)}),  # 9 and 10 are their other threads
         ([*range(2, 8)], {*range(2, 8), *range(10, 16)}, {0, 1, 8, 9}),
+        ([2, 3], {*range(2, 8), *range(10, 16)}, {0, 1, 8, 9}),
         ([*range(8)], (), set()),
     ],
 )
