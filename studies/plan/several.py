@@ -13,8 +13,9 @@ choice: every layout in one of them, and then those in all that follow which are
 best by what is known, until it is told of each, nine times in ten, whether the choice is within 3 %
 of it, or of one that it is not (profile/race.py). What counts is a layout's rate over the choice's
 in the same turn: absolute rates of a machine that others share are worth little. Starts with lcores
-elsewhere than when costs were taken do not count. No start of the planner's own race has a part in
-the judgement.
+elsewhere than when costs were taken do not count; while the host has them elsewhere, other studies
+go on, and where none can the next one is planned, as it is best there. No start of the planner's
+own race has a part in the judgement.
 
 Of the 48 layouts 21 hand packets to a segment on the very lcores that they come from: one segment
 instead of both does the same without that ring. These are measured with `--rings` only.
@@ -69,6 +70,7 @@ CLOSE, NEAR = 0.03, 0.15  # the choice is as good as the best; a layout may be t
 DRAIN_S = 0.02  # queues are short, and their end is waited for
 _AT_ONCE = 13  # layouts to a start of the choice, where each has its first one
 _TRIALS = 2  # of each later start
+_PATIENCE_S = 3.0  # for lcores that are elsewhere: then another study goes on
 
 
 def draw_study(draw: random.Random, number: int, folder: Path) -> dict[str, Any]:
@@ -180,19 +182,25 @@ class Measuring:
     def planned(self) -> bool:
         return self._known["choice"] is not None
 
-    def go_on(self, say: Callable[[str], None]) -> None:
-        """Goes on with it, as long as there is time."""
-        if self._left_s <= 0 or (self.planned and not self._next()):
-            return
+    @property
+    def finished(self) -> bool:
+        return self.planned and not self._next()
+
+    def go_on(self, say: Callable[[str], None]) -> bool:
+        """Goes on with it, as long as there is time and the host has lcores where they were when
+        costs were taken. False: it has not."""
+        if self._left_s <= 0 or self.finished:
+            return True
         run = PlanRun(self._doc, [self._experiment], self._cpus, self.repetitions, self.seconds)
         with run.bench() as bench:
             if not self.planned:
                 self._plan(bench, say)
             elif self._known["line"] is not None:
                 bench.lines = {frozenset(self._cpus): self._known["line"]}
-            bench.waited_s = 0.0
-            while self._left_s > 0 and (wanted := self._next()):
-                self._turn(bench, wanted)
+            there = True
+            while there and self._left_s > 0 and (wanted := self._next()):
+                there = self._turn(bench, wanted)
+        return there
 
     def _plan(self, bench: Bench, say: Callable[[str], None]) -> None:
         wanted = WantedLayout()
@@ -208,24 +216,26 @@ class Measuring:
         }  # fmt: skip
         self._keep()
 
-    def _turn(self, bench: Bench, wanted: Sequence[str]) -> None:
-        """The choice and these; without the choice it is none."""
+    def _turn(self, bench: Bench, wanted: Sequence[str]) -> bool:
+        """The choice and these; without the choice it is none. False: lcores are elsewhere."""
         trials = 1 if self._missing else _TRIALS
         base = self._carried(bench, self._known["choice"], trials)
         if base is None:
-            return  # the host has lcores elsewhere: later
+            return False
         turn = {self._known["choice"]: base}
         self._known["turns"].append(turn)
         for name in rounds.alternating(wanted, len(self._known["turns"])):
             if self._left_s <= 0:
-                return
+                return True
             rate = self._carried(bench, name, trials)
-            if rate is not None:
-                turn[name] = rate
-                self._keep()
+            if rate is None:
+                return False
+            turn[name] = rate
+            self._keep()
+        return True
 
     def _carried(self, bench: Bench, name: str, trials: int) -> float | None:
-        bench.waited_s += max(0.0, bench.patience_s - self._left_s)
+        bench.waited_s += bench.patience_s - min(_PATIENCE_S, self._left_s)
         prepared = deployed(
             bench, self._doc, self._experiment, unpriced(self._cpus), self._every[name]
         )
@@ -313,6 +323,19 @@ def line(one: dict[str, Any]) -> str:
     )
 
 
+def measure(studies: Sequence[Measuring], until: float) -> None:
+    """Those that are planned first; where the host lets none of them go on, the next one."""
+    while time.monotonic() < until:
+        begun = [one for one in studies if one.planned and not one.finished]
+        if any([one.go_on(say) for one in begun]):
+            continue
+        new = next((one for one in studies if not one.planned), None)
+        if new is not None:
+            new.go_on(say)
+        elif not begun:
+            return
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
@@ -328,17 +351,19 @@ def main() -> int:
     until = time.monotonic() + given.stop_after
     data = (given.folder / "data").resolve()
     data.mkdir(parents=True, exist_ok=True)
-    draw, results = random.Random(given.seed), []
+    draw, studies = random.Random(given.seed), []
     for number in range(1, given.studies + 1):
         spec = draw_study(draw, number, data)
         file = given.folder / f"{spec['name']}.yaml"
         file.write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
-        one = Measuring(file, given.turns, given.seconds, given.repetitions, until, given.rings)
         if given.only in (None, number):
-            one.go_on(say)
-        if one.planned:
-            results.append(one.result())
-            print(line(results[-1]), flush=True)
+            studies.append(
+                Measuring(file, given.turns, given.seconds, given.repetitions, until, given.rings)
+            )
+    measure(studies, until)
+    results = [one.result() for one in studies if one.planned]
+    for one in results:
+        print(line(one), flush=True)
     count = Counter(one["verdict"] for one in results)
     print(
         f"{len(results)} of {given.studies} studies: {count['within']} choices within {CLOSE:.0%} "

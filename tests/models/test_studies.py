@@ -554,12 +554,52 @@ def test_what_was_measured_is_kept_when_time_is_over(
     monkeypatch.setattr(several.Measuring, "_plan", plan)
     monkeypatch.setattr(several.PlanRun, "bench", lambda _self: nullcontext(SimpleNamespace()))
     missing = []
-    for until in (10.0, 20.0, 60.0):
+    for until in (10.0, 20.0, 80.0):
         one = several.Measuring(file, 8, 0.2, 1, until, False)
-        one.go_on(print)
+        several.measure([one], until)
         assert now[0] <= until
         missing.append(one.result()["missing"])
     assert missing[0] > missing[1] > missing[2] == 0
     assert one.result()["verdict"] == "within"
     # A start that was elsewhere is made again, and no other one but the choice's.
     assert sum(starts.values()) - starts[choice] <= 26 + 6
+
+
+def test_while_lcores_are_elsewhere_another_study_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host has them elsewhere every 20 s. Two studies of some 32 starts, of a second each, are
+    told in 70 s, as a turn ends where it cannot go on; one after the other would take over 100."""
+    load("draw", monkeypatch)
+    several = load("several", monkeypatch)
+    (tmp_path / "data").mkdir()
+    now = [0.0]
+    monkeypatch.setattr(several.time, "monotonic", lambda: now[0])
+    every = several.layouts(3, [0, 1], False)
+    studies = []
+    for number in (1, 2):
+        spec = several.draw_study(random.Random(1), number, tmp_path / "data")
+        file = tmp_path / f"{number}.yaml"
+        file.write_text(yaml.safe_dump(spec))
+        studies.append(several.Measuring(file, 20, 0.2, 1, 400.0, False))
+    choice = every[3].text([node["name"] for node in spec["chain"]])
+
+    def line() -> float:
+        return 78.0 if now[0] % 40 < 20 else 312.0
+
+    def carried(self: Any, _bench: object, name: str, _trials: int) -> float | None:
+        now[0] += 1.0
+        if line() != self._known["line"]:
+            return None
+        return 1e7 * (1.0 if name == choice else 0.5)
+
+    def plan(self: Any, _bench: object, _say: object) -> None:
+        chosen = (every[3].cuts, every[3].lcores)
+        self._known |= {"choice": choice, "chosen": chosen, "line": line()}
+
+    monkeypatch.setattr(several.Measuring, "_carried", carried)
+    monkeypatch.setattr(several.Measuring, "_plan", plan)
+    monkeypatch.setattr(several.PlanRun, "bench", lambda _self: nullcontext(SimpleNamespace()))
+    several.measure(studies, 400.0)
+    assert [one.result()["verdict"] for one in studies] == ["within", "within"]
+    assert {one._known["line"] for one in studies} == {78.0, 312.0} and now[0] < 75
