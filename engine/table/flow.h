@@ -95,7 +95,7 @@ struct flow_conf {
 /* What each shard of so many in all may hold: its part, and what chance may give it beyond that. */
 uint32_t flow_shard_capacity(uint32_t capacity, uint32_t shards);
 
-/* -ENOMEM with err filled, too, where the machine does not have the memory now; -EINVAL where it never has. */
+/* -EINVAL or -ENOMEM with err filled: the machine never has so much memory, or does not have it now. */
 int flow_create(const struct flow_conf *conf, struct flow_table **out, struct err *err);
 /* Another worker's view of a table in shards: of the same flows. `t` is destroyed after it was last used. */
 int flow_join(const struct flow_table *t, uint8_t worker, struct flow_table **out, struct err *err);

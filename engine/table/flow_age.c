@@ -215,24 +215,19 @@ static size_t bytes_of(const struct flow_table *t)
  */
 static int fits(const struct flow_table *t, uint32_t capacity, struct err *err)
 {
-	uint64_t bytes = bytes_of(t), most;
+	uint64_t most = pages_memory(t->tried ? "MemTotal" : "MemAvailable");
+	uint64_t bytes = bytes_of(t) + (t->tried ? tried_bytes : 0);
 
-	if (!t->tried) {
-		most = pages_memory("MemAvailable");
-		return bytes <= most ? 0
-				     : err_set(err, ENOMEM, "",
-					       "a table of %u flows takes %llu MB of memory, %llu MB are available",
-					       capacity, (unsigned long long)bytes >> 20,
-					       (unsigned long long)most >> 20);
-	}
-	most = pages_memory("MemTotal");
-	bytes += tried_bytes;
-	return bytes <= most ? 0
-			     : err_set(err, EINVAL, "",
-				       "tables of flows, this one of %u among them, take %llu MB of memory; "
-				       "the machine has %llu MB",
-				       capacity, (unsigned long long)bytes >> 20,
-				       (unsigned long long)most >> 20);
+	if (bytes <= most)
+		return 0;
+	if (!t->tried)
+		return err_set(err, ENOMEM, "",
+			       "a table of %u flows takes %llu MB of memory, %llu MB are available",
+			       capacity, (unsigned long long)bytes >> 20, (unsigned long long)most >> 20);
+	return err_set(err, EINVAL, "",
+		       "tables of flows, this one of %u among them, take %llu MB of memory; "
+		       "the machine has %llu MB",
+		       capacity, (unsigned long long)bytes >> 20, (unsigned long long)most >> 20);
 }
 
 static bool reserve(struct flow_table *t)

@@ -3,5 +3,5 @@
 
 #include <stdint.h>
 
-/* Bytes by /proc/meminfo: "MemTotal", or what can still be had, "MemAvailable". UINT64_MAX: it does not say. */
+/* Bytes: "MemTotal", or what can still be had, "MemAvailable" (proc(5)). UINT64_MAX: it is not told. */
 uint64_t pages_memory(const char *which);

@@ -214,7 +214,8 @@ static void refuses_rules_of_the_plan(void **state)
 		 "params.rules[0].dport[0]", "65536"},
 		{"{\"rules\": [{\"action\": \"deny\", \"proto\": \"256\"}]}",
 		 "params.rules[0].proto", "256"},
-		{"{\"rules\": [{\"action\": \"deny\", \"proto\": \"\"}]}", "params.rules[0].proto", "\"\" is not"},
+		{"{\"rules\": [{\"action\": \"deny\", \"proto\": \"\"}]}",
+		 "params.rules[0].proto", "\"\" is not"},
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
