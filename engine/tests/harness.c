@@ -306,6 +306,15 @@ static void burst_run(struct harness *h, struct burst *b)
 	check(h);
 }
 
+/* To the worker that has its packet now, as if it had been moved there just before. */
+static void bucket_give(struct harness *h, struct rte_mbuf *m)
+{
+	uint8_t bucket = (uint8_t)(pkt_flow_hash(m) >> 24);
+
+	pkt_set_bucket(m, bucket);
+	atomic_store(&h->owners[bucket], (uint8_t)h->worker);
+}
+
 void harness_run(struct harness *h, enum nf_direction dir, unsigned int burst,
 		 const struct harness_packet *in, size_t n)
 {
@@ -321,6 +330,8 @@ void harness_run(struct harness *h, enum nf_direction dir, unsigned int burst,
 			b.pkts[i]->port = in[done + i].port;
 			if (h->nf.ops->wants_headers)
 				pkt_classify(b.pkts[i]);
+			if (h->config.elastic)
+				bucket_give(h, b.pkts[i]);
 		}
 		burst_run(h, &b);
 	}
@@ -420,6 +431,8 @@ static int nf_start(struct harness *h, struct err *err)
 			.index = i,
 			.count = h->nf.workers,
 			.socket_id = SOCKET_ID_ANY,
+			.owners = h->nf.owners,
+			.first = h->workers,
 		};
 		rc = ops->worker_init ? ops->worker_init(&h->workers[i], err) : 0;
 		if (rc)
@@ -454,6 +467,8 @@ struct harness *harness_new(const char *type, const char *params,
 		fail("no NF named %s", type);
 	h->nf.workers = h->config.workers ? h->config.workers : 1;
 	h->nf.socket_id = SOCKET_ID_ANY;
+	h->nf.owners = h->config.elastic ? h->owners : NULL;
+	memset(h->owners, UINT8_MAX, sizeof(h->owners)); /* nobody's */
 	snprintf(h->nf.name, sizeof(h->nf.name), "%s", type);
 	h->workers = must(calloc(h->nf.workers, sizeof(*h->workers)));
 	if (conf_parse(h, params, err) || nf_start(h, err)) {

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "core/nf.h"
+#include "core/pkt.h"
 
 /*
  * Packets in, packets out: runs one NF as the engine would, for unit tests and fuzzers.
@@ -25,6 +26,7 @@ struct harness_config {
 	uint16_t headroom;      /* bytes before each packet that an NF may prepend to */
 	uint32_t first_segment; /* bytes in a packet's first mbuf, the rest in a second; 0: one */
 	unsigned int emit_room; /* nf_emit and nf_release per burst before -ENOBUFS; 0: no bound */
+	bool elastic; /* as in an elastic segment: buckets go to the worker that has their packets */
 };
 
 struct harness_packet {
@@ -52,6 +54,7 @@ struct harness_counts {
 struct harness {
 	struct nf nf;
 	struct nf_worker *workers;
+	_Atomic uint8_t owners[PKT_BUCKETS]; /* with `elastic` */
 	unsigned int worker; /* the one that harness_run uses; 0 at first */
 	struct harness_config config;
 	uint64_t now; /* TSC, moved by harness_advance only */

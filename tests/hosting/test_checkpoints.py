@@ -23,6 +23,7 @@ RESTARTS = 100 if os.environ.get("HEADRACE_SLOW") else 5
 FIREWALL = {"type": "firewall", "params": {"rules": [{"action": "permit"}], "tcp_loose": True}}
 NAT = {"type": "nat", "params": {"pool": ["203.0.113.1", "203.0.113.2"]}}
 MS = 100
+RULE = 'alert tcp any any -> any any (content:"word"; sid:1;)'
 
 
 def started(start: Start, plan: dict[str, Any]) -> Engine:
@@ -176,9 +177,9 @@ def test_functions_without_checkpoints_are_named(
     start_engine: Start, cpus: list[int], tmp_path: Path
 ) -> None:
     socket = tmp_path / "vf.sock"
-    qos = {"type": "qos", "params": {"classes": [{"dscp": [0]}]}}
+    inspection = {"type": "dpi", "params": {"rules": [RULE]}}
     with (
         start_engine(host_plan(cpus[0], socket, {"frame_bytes": [64]}, checkpoint_mb=1)),
-        pytest.raises(EngineError, match="fn0: checkpoints of a segment with a qos"),
+        pytest.raises(EngineError, match="fn0: checkpoints of a segment with a dpi"),
     ):
-        started(start_engine, vnf_plan(cpus[-1], socket, [qos], checkpoint_ms=MS))
+        started(start_engine, vnf_plan(cpus[-1], socket, [inspection], checkpoint_ms=MS))

@@ -29,21 +29,6 @@ static __rte_noinline unsigned int classify_by_rules(const struct qos *qos, cons
 	return by_dscp;
 }
 
-static inline enum rte_color meter(union qos_state *state, struct qos_class *c, uint64_t now,
-				   uint32_t bytes)
-{
-	switch (c->meter) {
-	case METER_SRTCM:
-		return rte_meter_srtcm_color_blind_check(&state->srtcm, &c->profile.srtcm, now, bytes);
-	case METER_TRTCM:
-		return rte_meter_trtcm_color_blind_check(&state->trtcm, &c->profile.trtcm, now, bytes);
-	case METER_TRTCM_4115:
-		return rte_meter_trtcm_rfc4115_color_blind_check(
-			&state->trtcm_4115, &c->profile.trtcm_4115, now, bytes);
-	}
-	return RTE_COLOR_GREEN;
-}
-
 /* RFC 2474: six bits; the two of ECN (RFC 3168) stay as they are. */
 static void mark4(struct rte_mbuf *m, uint8_t dscp)
 {
@@ -93,7 +78,9 @@ static __rte_noinline void shape(struct nf_worker *w, struct burst *b, const uin
 
 void qos_tick(struct nf_worker *w, uint64_t now_tsc)
 {
-	(void)now_tsc;
+	struct qos_worker *qw = w->state;
+
+	qw->now = now_tsc;
 	/* Also when nothing is held: rte_sched's clock must be read every few milliseconds. */
 	qos_poll(w);
 }
@@ -108,20 +95,16 @@ void qos_poll(struct nf_worker *w)
 				shape_release(qw->shapers[d], w, (enum nf_direction)d);
 }
 
-void qos_process(struct nf_worker *w, struct burst *b)
+/* Of each packet; QOS_NO_CLASS is counted where it is not for want of a packet. */
+static void classify(struct nf_worker *w, struct burst *b, uint8_t *classes, uint8_t *dscps)
 {
-	struct qos_worker *qw = w->state;
-	struct qos *qos = qw->qos;
-	uint32_t colors[RTE_COLORS] = {0}, unclassified = 0, marked = 0;
-	uint8_t classes[BURST_MAX];
+	const struct qos *qos = ((const struct qos_worker *)w->state)->qos;
+	uint32_t unclassified = 0;
 
 	for (unsigned int i = 0; i < b->n; i++) {
 		struct rte_mbuf *m = b->pkts[i];
 		bool v6 = pkt_is_ipv6(m);
-		struct qos_class *c;
 		unsigned int class;
-		enum rte_color color;
-		uint8_t dscp;
 
 		classes[i] = QOS_NO_CLASS;
 		if (unlikely(!v6 && !pkt_is_ipv4(m))) {
@@ -131,32 +114,63 @@ void qos_process(struct nf_worker *w, struct burst *b)
 				unclassified++;
 			continue;
 		}
-		dscp = traffic_class(m, v6) >> 2;
-		class = qos->by_dscp[dscp];
+		dscps[i] = traffic_class(m, v6) >> 2;
+		class = qos->by_dscp[dscps[i]];
 		if (qos->rules)
 			class = classify_by_rules(qos, m, class);
-		if (unlikely(class == QOS_NO_CLASS)) {
-			unclassified++;
-			continue;
-		}
+		unclassified += class == QOS_NO_CLASS;
 		classes[i] = (uint8_t)class;
-		c = &qos->classes[class];
-		color = meter(&qw->meters[class], c, b->now, m->pkt_len + qw->overhead);
+	}
+	w->counters[C_UNCLASSIFIED] += unclassified;
+}
+
+/* One class' meter at a time: packets of one class that follow each other cost one locking. */
+static inline void hold_meter(struct qos_worker *qw, unsigned int class, unsigned int *held)
+{
+	if (!qw->shares || class == *held)
+		return;
+	if (*held != QOS_NO_CLASS)
+		rte_spinlock_unlock(&qw->meters[*held].lock);
+	if (class != QOS_NO_CLASS)
+		rte_spinlock_lock(&qw->meters[class].lock);
+	*held = class;
+}
+
+static void mark(struct nf_worker *w, struct rte_mbuf *m, uint8_t dscp)
+{
+	w->counters[C_MARKED]++;
+	if (pkt_is_ipv6(m))
+		mark6(m, dscp);
+	else
+		mark4(m, dscp);
+}
+
+void qos_process(struct nf_worker *w, struct burst *b)
+{
+	struct qos_worker *qw = w->state;
+	uint8_t classes[BURST_MAX], dscps[BURST_MAX];
+	unsigned int held = QOS_NO_CLASS;
+	uint32_t colors[RTE_COLORS] = {0};
+
+	classify(w, b, classes, dscps);
+	for (unsigned int i = 0; i < b->n; i++) {
+		struct qos_class *c = &qw->qos->classes[classes[i]];
+		struct rte_mbuf *m = b->pkts[i];
+		enum rte_color color;
+
+		if (unlikely(classes[i] == QOS_NO_CLASS))
+			continue;
+		hold_meter(qw, classes[i], &held);
+		color = qos_meter(&qw->meters[classes[i]], c, b->now, m->pkt_len + qw->overhead);
 		colors[color]++;
 		b->verdict[i] = c->verdict[color];
-		if (c->mark[color] != QOS_KEEP && c->mark[color] != dscp && !c->verdict[color]) {
-			marked++;
-			if (v6)
-				mark6(m, c->mark[color]);
-			else
-				mark4(m, c->mark[color]);
-		}
+		if (c->mark[color] != QOS_KEEP && c->mark[color] != dscps[i] && !c->verdict[color])
+			mark(w, m, c->mark[color]);
 	}
+	hold_meter(qw, QOS_NO_CLASS, &held);
 	if (qw->shapers[b->direction])
 		shape(w, b, classes);
 	w->counters[C_GREEN] += colors[RTE_COLOR_GREEN];
 	w->counters[C_YELLOW] += colors[RTE_COLOR_YELLOW];
 	w->counters[C_RED] += colors[RTE_COLOR_RED];
-	w->counters[C_UNCLASSIFIED] += unclassified;
-	w->counters[C_MARKED] += marked;
 }

@@ -7,6 +7,9 @@
 #include <string.h>
 
 #include <rte_cycles.h>
+#include <rte_malloc.h>
+
+#include "nf/lib/shared_flows.h"
 
 static const char *const meters[] = {"none", "srtcm", "trtcm", "trtcm-4115", NULL};
 
@@ -71,10 +74,10 @@ static const struct param qos_params[] = {
 	{0},
 };
 
-/* Bytes per second of one worker's share. */
+/* Bytes per second of one worker's share; of all of them where they have one meter. */
 static uint64_t share(uint64_t bps, const struct nf *nf)
 {
-	return bps / 8 / (nf->workers ? nf->workers : 1);
+	return bps / 8 / (nf->workers && !nf->owners ? nf->workers : 1);
 }
 
 static int set_profile(struct qos_class *c, const struct qos_class_params *p, const struct nf *nf)
@@ -177,6 +180,10 @@ static int qos_init(struct nf *nf, struct err *err)
 	struct qos *qos;
 	int rc = 0;
 
+	if (nf->owners && p->shaper.rate_bps)
+		return err_set(err, EINVAL, "params.shaper",
+			       "in an elastic segment, whose flows go from worker to worker, and packets in "
+			       "a worker's queues do not; allowed: meters");
 	if ((!p->classes.count && !p->shaper.rate_bps) || p->classes.count > QOS_CLASSES_MAX)
 		return err_set(err, EINVAL, "params.classes", "%zu classes; allowed: 1 to %u",
 			       p->classes.count, QOS_CLASSES_MAX);
@@ -203,33 +210,59 @@ static void qos_worker_fini(struct nf_worker *w)
 
 	for (unsigned int d = 0; qw && d < NF_DIRECTIONS; d++)
 		shape_free(qw->shapers[d]);
+	if (qw)
+		flow_destroy(qw->kept);
+	if (qw && !shared_first(w))
+		rte_free(qw->meters);
 	free(qw);
 	w->state = NULL;
 }
 
-static void start_meter(union qos_state *s, struct qos_class *c)
+static void start_meter(struct qos_meter_state *m, struct qos_class *c)
 {
+	union qos_state *s = &m->state;
+
 	if (c->meter == METER_SRTCM)
 		rte_meter_srtcm_config(&s->srtcm, &c->profile.srtcm);
 	else if (c->meter == METER_TRTCM)
 		rte_meter_trtcm_config(&s->trtcm, &c->profile.trtcm);
 	else if (c->meter == METER_TRTCM_4115)
 		rte_meter_trtcm_rfc4115_config(&s->trtcm_4115, &c->profile.trtcm_4115);
+	m->newest = rte_get_tsc_cycles();
+}
+
+static int set_meters(struct nf_worker *w, struct qos_worker *qw, struct err *err)
+{
+	const struct qos_worker *first = shared_first(w);
+	struct qos *qos = qw->qos;
+
+	if (first) {
+		qw->meters = first->meters;
+		return 0;
+	}
+	qw->meters = rte_zmalloc_socket("qos", (qos->n_classes + 1) * sizeof(*qw->meters),
+					RTE_CACHE_LINE_SIZE, w->socket_id);
+	if (!qw->meters)
+		return err_set(err, ENOMEM, "params.classes", "out of memory");
+	for (unsigned int i = 0; i < qos->n_classes; i++)
+		start_meter(&qw->meters[i], &qos->classes[i]);
+	return 0;
 }
 
 static int qos_worker_init(struct nf_worker *w, struct err *err)
 {
 	const struct qos_params *p = w->nf->conf;
 	struct qos_worker *qw = w->state = calloc(1, sizeof(*qw));
-	struct qos *qos = w->nf->state;
-	int rc = 0;
+	int rc;
 
 	if (!qw)
 		return err_set(err, ENOMEM, "params", "out of memory");
-	qw->qos = qos;
+	qw->qos = w->nf->state;
+	qw->shares = w->owners;
 	qw->overhead = (uint32_t)p->overhead_bytes;
-	for (unsigned int i = 0; i < qos->n_classes; i++)
-		start_meter(&qw->meters[i], &qos->classes[i]);
+	rc = set_meters(w, qw, err);
+	if (!rc)
+		rc = qos_keep(w, qw, err);
 	for (unsigned int d = 0; d < NF_DIRECTIONS && !rc; d++)
 		if (shape_wanted(&p->shaper, (enum nf_direction)d))
 			rc = shape_create(&qw->shapers[d], &p->shaper, w, qw->overhead, err);
@@ -254,7 +287,8 @@ static const struct nf_ops qos_ops = {
 	.name = "qos",
 	.doc = "Traffic conditioner: classifies, meters, marks, shapes, drops. Packets are classified by "
 	       "DSCP or 5-tuple rules, metered per class, and by their colour passed, re-marked (IPv4 and "
-	       "IPv6, ECN untouched) or dropped. With several replicas each has an equal share of the rates. "
+	       "IPv6, ECN untouched) or dropped. With several replicas each has an equal share of the rates, "
+	       "in an elastic segment all together have them. "
 	       "Packets of no class pass. With a shaper, what passes waits in queues by subport, pipe "
 	       "(subscriber) and traffic class, and leaves at the configured rates; a full queue drops "
 	       "(queue-full).",
@@ -275,6 +309,8 @@ static const struct nf_ops qos_ops = {
 	.may_drop = true,
 	.category = NF_GENERAL,
 	.state_key = NF_STATE_GLOBAL,
+	.elastic = true, /* its workers share the meters */
+	.keeps = &qos_keeps,
 	.apart = qos_apart,
 	.wants_headers = true,
 	.init = qos_init,

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <rte_meter.h>
+#include <rte_spinlock.h>
 
 #include "core/nf.h"
 #include "nf/lib/rules/set.h"
 #include "shape.h"
+#include "table/flow.h"
 
 /* What the files of this NF share; nobody else includes it. */
 
@@ -62,13 +64,51 @@ union qos_state {
 	struct rte_meter_trtcm_rfc4115 trtcm_4115;
 };
 
+/*
+ * A class' meter: each worker's own, of its part of the rates; in an elastic segment one for all workers, as
+ * a class is of all flows, and replicas that rest would take their parts with them.
+ */
+struct qos_meter_state {
+	rte_spinlock_t lock; /* where it is shared */
+	/*
+	 * The latest burst's time that it has seen. Another worker's burst may be of before: rte_meter would
+	 * take the difference for some centuries, and fill the bucket.
+	 */
+	uint64_t newest;
+	union qos_state state;
+} __rte_cache_aligned;
+
 struct qos_worker {
 	struct qos *qos;
 	uint32_t overhead;
+	bool shares; /* its meters, with other workers */
+	uint64_t now; /* TSC, of its last tick */
 	struct shaper *shapers[NF_DIRECTIONS]; /* NULL: not shaped */
-	union qos_state meters[QOS_CLASSES_MAX];
+	struct qos_meter_state *meters;	       /* by class */
+	struct flow_table *kept; /* classes with meters, for checkpoints; NULL in an elastic segment */
 };
 
+static inline enum rte_color qos_meter(struct qos_meter_state *m, struct qos_class *c, uint64_t now,
+				       uint32_t bytes)
+{
+	union qos_state *state = &m->state;
+
+	now = m->newest = RTE_MAX(now, m->newest);
+	switch (c->meter) {
+	case METER_SRTCM:
+		return rte_meter_srtcm_color_blind_check(&state->srtcm, &c->profile.srtcm, now, bytes);
+	case METER_TRTCM:
+		return rte_meter_trtcm_color_blind_check(&state->trtcm, &c->profile.trtcm, now, bytes);
+	case METER_TRTCM_4115:
+		return rte_meter_trtcm_rfc4115_color_blind_check(
+			&state->trtcm_4115, &c->profile.trtcm_4115, now, bytes);
+	}
+	return RTE_COLOR_GREEN;
+}
+
+/* kept.c */
+extern const struct nf_keeps qos_keeps;
+int qos_keep(struct nf_worker *w, struct qos_worker *qw, struct err *err);
 void qos_process(struct nf_worker *w, struct burst *b);
 void qos_poll(struct nf_worker *w);
 void qos_tick(struct nf_worker *w, uint64_t now_tsc);

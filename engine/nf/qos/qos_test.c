@@ -3,9 +3,12 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
+
+#include <rte_cycles.h>
 
 #include "tests/packets.h"
 #include "tests/csum_check.h"
@@ -134,6 +137,81 @@ static void test_below_rate(void **state)
 	assert_true(passed > 8.99e6 && passed < 9.01e6);
 }
 
+#define FOUR 4 /* workers, of one elastic segment */
+#define PACKETS 20000
+#define SOME 8 /* bursts of one time */
+
+struct sum {
+	uint64_t green, yellow, red, packets;
+	double seconds;
+};
+
+/* Bursts of random lengths, each by any of the workers, and not in the order in which they were polled. */
+static struct sum metered(const char *params, const struct harness_config *config, unsigned int seed)
+{
+	struct err err = {0};
+	struct harness *h = harness_new("qos", params, config, &err);
+	struct craft c = packet(4, 0, 958);
+	uint8_t buf[CRAFT_MAX];
+	struct harness_packet p[32];
+	uint32_t len = craft_build(&c, buf);
+	struct sum sum = {0};
+	uint64_t began = h ? h->now : 0, at = began;
+
+	if (!h)
+		fail_msg("%s: %s", err.path, err.msg);
+	for (unsigned int i = 0; i < RTE_DIM(p); i++)
+		p[i] = (struct harness_packet){.data = buf, .len = len};
+	for (; sum.packets < PACKETS; at += rte_get_tsc_hz() / 100) {
+		for (unsigned int i = 0; i < SOME; i++) {
+			unsigned int n = 1 + (unsigned int)rand_r(&seed) % RTE_DIM(p);
+
+			h->now = at + (uint64_t)rand_r(&seed) % 1000000;
+			h->worker = (unsigned int)rand_r(&seed) % h->nf.workers;
+			harness_forget(h);
+			harness_run(h, NF_FORWARD, 32, p, n);
+			sum.packets += n;
+		}
+	}
+	sum.seconds = (double)(at - began) / (double)rte_get_tsc_hz();
+	sum.green = harness_counter(h, "green");
+	sum.yellow = harness_counter(h, "yellow");
+	sum.red = harness_counter(h, "red");
+	harness_free(h);
+	return sum;
+}
+
+/*
+ * RFC 2697, 2698, 4115: whoever sees the packets, what is green in a time is what the committed rate brings
+ * in it and the bucket had. A worker with a bucket of its own would let four times as much pass; one to
+ * which time goes back, everything.
+ */
+static void test_one_meter_for_all(void **state)
+{
+	static const char *const params[] = {
+		"{\"classes\": [{\"dscp\": [0], \"meter\": \"srtcm\", \"cir_bps\": 40000000, "
+		"\"cbs_bytes\": 100000, \"pbs_bytes\": 50000}]}",
+		"{\"classes\": [{\"dscp\": [0], \"meter\": \"trtcm\", \"cir_bps\": 40000000, "
+		"\"pir_bps\": 80000000, \"cbs_bytes\": 100000, \"pbs_bytes\": 200000}]}",
+		"{\"classes\": [{\"dscp\": [0], \"meter\": \"trtcm-4115\", \"cir_bps\": 40000000, "
+		"\"pir_bps\": 40000000, \"cbs_bytes\": 100000, \"pbs_bytes\": 100000}]}",
+	};
+	const struct harness_config four = {.workers = FOUR, .elastic = true};
+
+	for (size_t i = 0; i < RTE_DIM(params); i++) {
+		struct sum one = metered(params[i], NULL, 1), many = metered(params[i], &four, 1);
+		double green = 40e6 / 8 * one.seconds + 100000;
+
+		assert_true(one.packets >= PACKETS && one.red > 1000);
+		if (one.green * 1004.0 < green * 0.98 || one.green * 1004.0 > green * 1.01)
+			fail_msg("%s: %lu green of %lu, not %.0f bytes", params[i], one.green, one.packets,
+				 green);
+		if (one.green != many.green || one.yellow != many.yellow || one.red != many.red)
+			fail_msg("%s: %lu, %lu, %lu by one worker, %lu, %lu, %lu by four", params[i],
+				 one.green, one.yellow, one.red, many.green, many.yellow, many.red);
+	}
+}
+
 static void test_zoo(void **state)
 {
 	struct craft_list list = {0};
@@ -171,12 +249,25 @@ static void test_bad_params(void **state)
 		"params.classes[0].rules[0].proto");
 }
 
+static void test_no_shaper_in_elastic(void **state)
+{
+	const struct harness_config config = {.workers = 2, .elastic = true};
+	struct err err = {0};
+
+	assert_null(harness_new("qos", "{\"classes\": [], \"shaper\": {\"rate_bps\": 100000000}}", &config,
+				&err));
+	assert_string_equal(err.path, "params.shaper");
+	assert_non_null(strstr(err.msg, "allowed: meters"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_marks),	   cmocka_unit_test(test_rules),
 		cmocka_unit_test(test_rates),	   cmocka_unit_test(test_below_rate),
 		cmocka_unit_test(test_zoo),	   cmocka_unit_test(test_bad_params),
+		cmocka_unit_test(test_one_meter_for_all),
+		cmocka_unit_test(test_no_shaper_in_elastic),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
