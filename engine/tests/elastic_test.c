@@ -487,6 +487,48 @@ static void test_held(void **state)
 	begins.elastic = true;
 }
 
+/* A byte of some packets' numbers is what is looked for; a flow that has one is dropped. */
+#define LOOKED_FOR(sid, bytes)                                                                     \
+	"\"drop ip any any -> any any (content:\\\"|" bytes "|\\\"; sid:" sid ";)\""
+
+/* Flows under inspection go from replica to replica, and to other segments. */
+static void test_inspected(void **state)
+{
+	struct outcome one = {0}, many = {0};
+	json_t *json;
+	struct err err = {0};
+	struct plan *plan;
+
+	(void)state;
+	begins.first = "dpi";
+	begins.params = "{\"flows\":20000,\"streams\":20000,\"idle_timeout_s\":0.2,\"rules\":["
+			LOOKED_FOR("1", "77") "," LOOKED_FOR("2", "a5") "]}";
+	json = plan_json(&begins);
+	must_do(plan_parse(json, &plan, &err), &err);
+	in_all = (struct elastic_moved){0};
+	partitions = true;
+	traffic_open(&traffic, 3);
+	recording = true;
+	run(&one, false, 1);
+	recording = false;
+	run(&many, true, 3);
+	partitions = false;
+	compare(&one, &many);
+	compare_counters(plan, &one, &many);
+	print_message("%lu alerts in %lu flows, %u buckets moved\n", counted(plan, &many, "first", "alerts"),
+		      counted(plan, &many, "first", "new-flows"), in_all.buckets);
+	assert_true(counted(plan, &many, "first", "alerts") > 200 && in_all.buckets > 10000);
+	assert_true(counted(plan, &many, "first", "new-flows") >
+		    2 * counted(plan, &many, "first", "alerts"));
+	outcome_free(&one);
+	outcome_free(&many);
+	traffic_close(&traffic);
+	plan_free(plan);
+	json_decref(json);
+	begins.first = "null";
+	begins.params = NULL;
+}
+
 /* Each address once, however many flows it has: all have one bucket, and its state moves with that. */
 static void test_by_address(void **state)
 {
@@ -605,6 +647,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_same_fates),
 		cmocka_unit_test(test_partitions),
 		cmocka_unit_test(test_held),
+		cmocka_unit_test(test_inspected),
 		cmocka_unit_test(test_by_address),
 		cmocka_unit_test(test_who_cannot),
 		cmocka_unit_test(test_former_replicas_are_counted_or_stay),

@@ -127,7 +127,7 @@ def test_it_is_said_before_how_long_the_load_takes(engine_binary: Path, tmp_path
          ["chains.core.load", "lasts 4 s; covered: 3 s, as the load of edge"]),
         ("monitor]", "{name: a-name-of-thirty-characters-ok, nf: monitor}]",
          ["30 characters", "share an engine: 28"]),
-        ("core: [{acl", "core: [{dpi: {}}, {acl", ["dpi", "elastic"]),
+        ("core: [{acl", "core: [{delay: {}}, {acl", ["delay", "elastic"]),
     ],
 )  # fmt: skip
 def test_chains_that_cannot_share_an_engine_are_refused_in_a_line(

@@ -7,6 +7,7 @@ import copy
 import random
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from headrace.engine.counts import EngineCounts
 from support.engine import Engine, EngineError, nf_imbalance
 from support.plans import beside_its_ends
+from support.watched import STREAMS, WATCHING, source_of, streams
 
 PACKETS, RATE_PPS, FLOWS, CHANGES = 10_000, 8000, 1000, 60
 BUCKETS = 256
@@ -145,6 +147,77 @@ def test_flows_move_and_nothing_is_lost(
     print(f"a move took {middle} us in the median, {most} us at most")
 
 
+CIR_BPS, BUCKET_BYTES, FRAME = 4_000_000, 16384, 128
+
+
+def _metered(cpus: list[int]) -> dict[str, Any]:
+    """A class of all packets, which gets about half of them."""
+    meter = {"dscp": [0], "meter": "srtcm", "cir_bps": CIR_BPS}
+    nfs = {"qos": {"type": "qos", "params": {"classes": [meter]}}, "mon": {"type": "monitor"}}
+    return _plan(cpus, nfs, {"qos": "out", "mon": "out"}, 2)
+
+
+def test_a_meter_is_of_all_replicas(start_engine: Callable[..., Engine], cpus: list[int]) -> None:
+    """RFC 2697: in any time so much passes as the rate brings, and both buckets had. With a meter
+    for each replica it would be twice as much while there are two."""
+    plan = _metered(cpus)
+    with start_engine(plan) as engine:
+        engine.call("start", sources={"gen": {"rate_pps": RATE_PPS, "duration_s": 600}})
+        changes = _changes(engine, plan, [cpus[0], cpus[-1]], 1)
+        for _ in range(CHANGES):
+            next(changes)
+        # Both replicas at work, each with half of the buckets.
+        engine.call("plan", plan=_on(plan, [cpus[0], cpus[-1]]), within_ms=LONG_MS)
+        spread = list(range(0, BUCKETS, 2)), list(range(1, BUCKETS, 2))
+        for replica, buckets in enumerate(spread):
+            engine.call("move", segment="chain", buckets=buckets, to=replica, within_ms=LONG_MS)
+        engine.wait_for(
+            lambda: engine.read()["links"]["gen"]["sent"] > 4 * PACKETS, "traffic", seconds=120
+        )
+        engine.call("stop")
+        engine.wait_for(
+            lambda: engine.read()["links"]["gen"]["state"] == "done", "the end", seconds=60
+        )
+        source = engine.read()["links"]["gen"]
+        reading = engine.settle(source["sent"])
+    colors = {one: _sum(reading, "qos", one) for one in ("green", "yellow", "red")}
+    assert sum(colors.values()) == source["sent"]
+    assert not any(nf_imbalance(reading).values())
+    passed = colors["green"] + colors["yellow"]
+    assert reading["links"]["meas"]["received"] == passed
+    brought = CIR_BPS / 8 * source["duration_ns"] * 1e-9
+    most = (brought + 2 * BUCKET_BYTES) / FRAME
+    # What comes late, while its lcore stood still, finds buckets that were full meanwhile.
+    assert 0.85 * most < passed < 1.02 * most
+    assert colors["red"] > source["sent"] / 4
+
+
+def test_streams_under_inspection_move(
+    start_engine: Callable[..., Engine], cpus: list[int], open_folder: Path
+) -> None:
+    """Each stream has the half of a text before, and the half of it behind moves of its bucket."""
+    capture = streams(open_folder / "streams.pcap")
+    plan = _plan(cpus, WATCHING, dict.fromkeys(WATCHING, "out"), 2)
+    plan["links"]["gen"] = source_of(capture)
+    with start_engine(plan) as engine:
+        source = {"rate_pps": 1000, "packets": 3 * STREAMS}
+        engine.call("start", sources={"gen": source})
+        changes, moved = _changes(engine, plan, [cpus[0], cpus[-1]], 1), 0
+        while engine.read()["links"]["gen"]["state"] != "done":
+            moved += next(changes)["buckets"]
+        reading = engine.settle(3 * STREAMS)
+        hits = [
+            engine.call("update", nf=name, op={"show": "rules"})["reply"]["rules"][0]["hits"]
+            for name in WATCHING
+        ]
+    assert hits == [STREAMS, STREAMS] and moved > 10 * BUCKETS
+    assert {name: _sum(reading, name, "new-flows") for name in WATCHING} == dict.fromkeys(
+        WATCHING, STREAMS
+    )
+    assert all(one["in"] for one in reading["segments"]["chain"])
+    assert not any(nf_imbalance(reading).values())
+
+
 def test_what_is_moved_is_where_its_packets_go(
     start_engine: Callable[..., Engine], cpus: list[int]
 ) -> None:
@@ -174,7 +247,11 @@ def test_what_is_moved_is_where_its_packets_go(
 @pytest.mark.parametrize(
     ("nf", "edge", "says"),
     [
-        ({"type": "qos", "params": {"classes": []}}, "out", 'elastic, but "f", a qos, keeps'),
+        (
+            {"type": "qos", "params": {"classes": [], "shaper": {"rate_bps": 10**8}}},
+            "out", "params.shaper: in an elastic segment, .* allowed: meters",
+        ),
+        ({"type": "dpi", "params": {"labels": True}}, "out", "params.labels: in an elastic seg"),
         ({"type": "delay"}, "out", r'segments\[1\]: elastic, but "f", a delay, keeps'),
         (
             {"type": "nat", "params": {**NAT, "mapping": "endpoint-independent"}},

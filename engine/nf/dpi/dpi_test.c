@@ -10,6 +10,7 @@
 
 #include <rte_ip.h>
 
+#include "table/flow.h"
 #include "tests/packets.h"
 
 #define RULE(action, options, sid)                                                                 \
@@ -22,7 +23,10 @@
 #define FIN 0x01
 #define ACK 0x10
 
+#define THREE 3 /* workers, of one elastic segment */
+
 static struct craft_list zoo;
+static bool moving; /* each packet comes to another worker, to which its flow's bucket went before it */
 
 static int setup(void **state)
 {
@@ -36,10 +40,21 @@ static int teardown(void **state)
 	return 0;
 }
 
-static struct harness *make(const char *params, const struct harness_config *config)
+static int setup_moving(void **state)
 {
+	moving = true;
+	return setup(state);
+}
+
+static struct harness *make(const char *params, const struct harness_config *given)
+{
+	struct harness_config config = given ? *given : (struct harness_config){0};
 	struct err err = {0};
-	struct harness *h = harness_new("dpi", params, config, &err);
+	struct harness *h;
+
+	config.elastic = moving;
+	config.workers = moving ? THREE : 1;
+	h = harness_new("dpi", params, &config, &err);
 
 	if (!h)
 		fail_msg("%s: %s: %s", params, err.path, err.msg);
@@ -89,6 +104,7 @@ static uint8_t feed(struct harness *h, const uint8_t *buf, uint32_t len)
 {
 	struct harness_packet p = {buf, len};
 
+	h->worker = (h->worker + 1) % h->nf.workers;
 	harness_run(h, NF_FORWARD, 1, &p, 1);
 	return h->verdicts[h->n_verdicts - 1];
 }
@@ -480,6 +496,9 @@ static void test_pppoe(void **state)
 	assert_int_equal(feed(h, buf, len + 8), 0);
 	expect(h, "alerts", 1);
 	assert_int_equal(h->out[0].data[18 + 8 + 1], 46 << 2);
+	for (unsigned int i = 0; i < 200; i++)
+		harness_advance(h, 1000000);
+	expect(h, "flows", 1); /* of a bucket that somebody has */
 	memcpy(short_by, buf, sizeof(short_by));
 	assert_int_equal(feed(h, short_by, sizeof(short_by)), NF_ABORT);
 	for (unsigned int n = 14; n < 26; n++)
@@ -618,6 +637,68 @@ static void test_fragments(void **state)
 	harness_free(h);
 }
 
+/* Of the packet that came last; nobody has any other one. */
+static unsigned int bucket_of_last(struct harness *h)
+{
+	unsigned int bucket = 0;
+
+	while (atomic_load(&h->owners[bucket]) == UINT8_MAX)
+		bucket++;
+	memset(h->owners, UINT8_MAX, sizeof(h->owners));
+	return bucket;
+}
+
+/* Streams are bounded by bucket: one whose streams are in use takes none of another one's. */
+static void test_streams_of_a_bucket(void **state)
+{
+	const unsigned int room = flow_shard_capacity(1, PKT_BUCKETS);
+	struct harness *h = make(PARAMS(", \"streams\": 1", EVIL("alert")), NULL);
+	struct end s, same[64], other = {0};
+	unsigned int n = 0, first = 0;
+
+	assert_in_range(room, 2, RTE_DIM(same) - 1);
+	for (uint16_t port = 1000; n <= room; port++) {
+		connection(&same[n], &s, 4, port);
+		put(h, &same[n], same[n].seq++, SYN, "");
+		if (!n)
+			first = bucket_of_last(h);
+		else if (bucket_of_last(h) != first) {
+			other = same[n];
+			continue;
+		}
+		n++;
+	}
+	for (unsigned int i = 0; i < n; i++)
+		send_text(h, &same[i], "evil");
+	expect(h, "streams-exhausted", 1);
+	send_text(h, &other, "evil");
+	send_text(h, &other, "word");
+	expect(h, "alerts", 1);
+	for (unsigned int i = 0; i < n; i++)
+		send_text(h, &same[i], "word");
+	expect(h, "alerts", 1 + room);
+	expect(h, "streams-exhausted", 2);
+	harness_advance(h, 1000000);
+	expect(h, "streams", room + 1);
+	/* An RST in its place ends the flow, and its stream, after a while. */
+	for (unsigned int i = 0; i < n; i++)
+		put(h, &same[i], same[i].seq, RST, "");
+	harness_advance(h, 6000000000);
+	for (unsigned int i = 0; i < 1200; i++)
+		harness_advance(h, 1000000);
+	expect(h, "streams", 1);
+	harness_free(h);
+}
+
+static void test_no_labels_in_elastic(void **state)
+{
+	const struct harness_config config = {.workers = 2, .elastic = true};
+	struct err err = {0};
+
+	assert_null(harness_new("dpi", "{\"labels\": true}", &config, &err));
+	assert_string_equal(err.path, "params.labels");
+}
+
 static void check_bad(const char *params, const char *path, const char *message)
 {
 	struct err err = {0};
@@ -673,5 +754,24 @@ int main(void)
 		cmocka_unit_test(test_bad),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	/* Without those of one table's bounds: there are a table and bounds for each bucket. */
+	const struct CMUnitTest moves[] = {
+		cmocka_unit_test(test_across_segments),
+		cmocka_unit_test(test_reordered),
+		cmocka_unit_test(test_overlap),
+		cmocka_unit_test(test_gaps),
+		cmocka_unit_test(test_mark),
+		cmocka_unit_test(test_reuse),
+		cmocka_unit_test(test_false_restart),
+		cmocka_unit_test(test_false_server),
+		cmocka_unit_test(test_any_order),
+		cmocka_unit_test(test_combination),
+		cmocka_unit_test(test_udp),
+		cmocka_unit_test(test_pppoe),
+		cmocka_unit_test(test_streams_of_a_bucket),
+		cmocka_unit_test(test_no_labels_in_elastic),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown) ||
+	       cmocka_run_group_tests(moves, setup_moving, teardown);
 }

@@ -71,10 +71,14 @@ struct dpi_segment {
 	uint8_t data[SEGMENT_BYTES];
 };
 
-/* A stack of numbers that are not in use. */
+/*
+ * Stacks of numbers that are not in use, one for each bucket of flows (nf/lib/shared_flows.h), whose numbers
+ * are its own: who has the bucket takes and gives them.
+ */
 struct pool {
-	uint32_t *free;
-	uint32_t n, size;
+	uint32_t *free; /* by number, a bucket's one after the other */
+	uint32_t *n;    /* by bucket */
+	uint32_t size;  /* of a bucket's */
 };
 
 struct labels;
@@ -90,6 +94,10 @@ struct dpi {
 	unsigned int n_workers;
 };
 
+/*
+ * In an elastic segment the first worker's tables, streams and segments are those of all of its
+ * instance, each bucket's for who has it.
+ */
 struct dpi_worker {
 	struct nf_worker *w;
 	struct dpi *dpi;
@@ -129,30 +137,40 @@ struct inspection {
 	/* Rules that matched already: streams and segments are looked at by the same rules. */
 	uint8_t n_fired;
 	uint32_t fired[FIRED_MAX];
+	unsigned int bucket;
 };
 
-static inline bool pool_take(struct pool *p, uint32_t *number)
+static inline bool pool_take(struct pool *p, unsigned int bucket, uint32_t *number)
 {
-	if (!p->n)
+	if (!p->n[bucket])
 		return false;
-	*number = p->free[--p->n];
+	*number = p->free[bucket * p->size + --p->n[bucket]];
 	return true;
 }
 
 static inline void pool_give(struct pool *p, uint32_t number)
 {
-	p->free[p->n++] = number;
+	uint32_t bucket = number / p->size;
+
+	p->free[bucket * p->size + p->n[bucket]++] = number;
 }
 
-int pool_init(struct pool *p, uint64_t size);
+/* `size` in all, and what chance may give a bucket beyond its part. */
+int pool_init(struct pool *p, uint64_t size, unsigned int buckets);
+void pool_free(struct pool *p);
+/* Numbers that there are in all buckets. */
+uint32_t pool_numbers(const struct pool *p, unsigned int buckets);
+/* Of the buckets that the worker has: numbers in use. */
+uint32_t pool_used(const struct pool *p, const struct nf_worker *w);
 
 /* process.c */
 /* The end of a flow: its label, its record, what it held. */
 void dpi_flow_end(struct dpi_worker *dw, enum flow_family family, struct flow *f);
 
 /* scan.c */
-int scan_init(struct dpi_worker *dw, struct err *err);
-void scan_fini(struct dpi_worker *dw);
+/* `first`: the worker whose streams this one shares; NULL: they are its own. */
+int scan_init(struct dpi_worker *dw, const struct dpi_worker *first, struct err *err);
+void scan_fini(struct dpi_worker *dw, bool shares);
 void scan_packet(struct inspection *in, enum patterns_db db, const void *data, uint32_t len);
 /* `len` bytes that follow those before. Without a free stream: as a packet. */
 void scan_stream(struct inspection *in, struct dpi_dir *d, const void *data, uint32_t len);

@@ -8,6 +8,7 @@
 #include <rte_common.h>
 
 #include "dpi.h"
+#include "nf/lib/shared_flows.h"
 
 #define BOUNCE_BYTES (65535 + 40) /* the largest IP packet that is no jumbogram */
 
@@ -33,8 +34,12 @@ static int rules_read_all(struct dpi *d, const char *path, struct err *err)
 	return rc;
 }
 
-static int check(const struct dpi_params *p, bool leaf, struct err *err)
+static int check(const struct dpi_params *p, bool leaf, bool elastic, struct err *err)
 {
+	if (elastic && p->labels)
+		return err_set(err, EINVAL, "params.labels",
+			       "in an elastic segment, whose flows go from worker to worker, and what nDPI "
+			       "remembers of them does not; allowed: false");
 	if (p->label_rules.count && !p->labels)
 		return err_set(err, EINVAL, "params.label_rules", "they need labels: true");
 	if (p->eve_file && p->eve_socket)
@@ -77,7 +82,7 @@ int dpi_instance_init(struct nf *nf, bool leaf, struct err *err)
 	d->leaf = leaf;
 	d->n_workers = nf->workers;
 	d->workers = calloc(nf->workers, sizeof(*d->workers));
-	rc = d->workers ? check(d->params, leaf, err)
+	rc = d->workers ? check(d->params, leaf, nf->owners, err)
 			: err_set(err, ENOMEM, "params", "out of memory");
 	if (!rc)
 		rc = rules_read_all(d, "params.rules", err);
@@ -107,7 +112,7 @@ void dpi_instance_fini(struct nf *nf)
 	nf->state = NULL;
 }
 
-static int tables_create(struct dpi_worker *dw, struct err *err)
+static int tables_create(struct dpi_worker *dw, const struct dpi_worker *first, struct err *err)
 {
 	const struct dpi_params *p = dw->dpi->params;
 	int rc = 0;
@@ -119,24 +124,40 @@ static int tables_create(struct dpi_worker *dw, struct err *err)
 					 .socket_id = dw->w->socket_id,
 					 .tried = dw->w->nf->checking};
 
-		rc = flow_create(&conf, &dw->flows[i], err);
-		dw->births[i] = calloc(p->flows, sizeof(*dw->births[i]));
-		if (!rc && !dw->births[i])
+		rc = shared_flows(dw->w, &conf, first ? first->flows[i] : NULL, &dw->flows[i], err);
+		if (rc)
+			break;
+		dw->births[i] = first ? first->births[i] : calloc(flow_capacity(dw->flows[i]),
+								  sizeof(*dw->births[i]));
+		if (!dw->births[i])
 			rc = err_set(err, ENOMEM, "params.flows", "out of memory for %lu flows",
 				     p->flows);
 	}
 	return rc;
 }
 
-static int buffers_create(struct dpi_worker *dw, struct err *err)
+static int segments_create(struct dpi_worker *dw, const struct dpi_worker *first)
+{
+	unsigned int buckets = shared_buckets(dw->w);
+
+	if (first) {
+		dw->segments = first->segments;
+		dw->segment_pool = first->segment_pool;
+		return 0;
+	}
+	if (pool_init(&dw->segment_pool, dw->dpi->params->reorder_segments, buckets))
+		return -ENOMEM;
+	dw->segments = calloc(pool_numbers(&dw->segment_pool, buckets), sizeof(*dw->segments));
+	return dw->segments ? 0 : -ENOMEM;
+}
+
+static int buffers_create(struct dpi_worker *dw, const struct dpi_worker *first, struct err *err)
 {
 	const struct dpi_params *p = dw->dpi->params;
 
-	dw->segments = calloc(p->reorder_segments, sizeof(*dw->segments));
 	dw->hits = calloc(dw->dpi->rules.count + 1, sizeof(*dw->hits));
 	dw->bounce = malloc(BOUNCE_BYTES);
-	if (!dw->segments || !dw->hits || !dw->bounce ||
-	    pool_init(&dw->segment_pool, p->reorder_segments))
+	if (segments_create(dw, first) || !dw->hits || !dw->bounce)
 		return err_set(err, ENOMEM, "params.reorder_segments",
 			       "out of memory for %lu segments", p->reorder_segments);
 	return 0;
@@ -145,6 +166,7 @@ static int buffers_create(struct dpi_worker *dw, struct err *err)
 int dpi_worker_init(struct nf_worker *w, struct err *err)
 {
 	struct dpi_worker *dw = w->state = calloc(1, sizeof(*dw));
+	const struct dpi_worker *first = shared_first(w);
 	struct dpi *d = w->nf->state;
 	const struct dpi_params *p = d->params;
 	int rc;
@@ -156,11 +178,11 @@ int dpi_worker_init(struct nf_worker *w, struct err *err)
 	dw->idle = flow_ticks((uint64_t)(p->idle_s * 1000));
 	dw->closed = flow_ticks((uint64_t)(p->closed_s * 1000));
 	dw->next_id = (uint64_t)(w->index + 1) << 40;
-	rc = tables_create(dw, err);
+	rc = tables_create(dw, first, err);
 	if (!rc)
-		rc = buffers_create(dw, err);
+		rc = buffers_create(dw, first, err);
 	if (!rc)
-		rc = scan_init(dw, err);
+		rc = scan_init(dw, first, err);
 	if (!rc && p->labels)
 		rc = labels_create(p, true, &dw->labels, err);
 	if (!rc && d->eve) {
@@ -192,19 +214,25 @@ static void end_all(struct dpi_worker *dw)
 void dpi_worker_fini(struct nf_worker *w)
 {
 	struct dpi_worker *dw = w->state;
+	bool shares = shared_first(w);
 
 	if (!dw)
 		return;
-	end_all(dw);
+	/* Shared flows end with the first worker, which is the last. */
+	if (!shares)
+		end_all(dw);
 	dw->dpi->workers[w->index] = NULL;
 	labels_destroy(dw->labels);
-	scan_fini(dw);
+	scan_fini(dw, shares);
 	for (unsigned int i = 0; i < FLOW_FAMILIES; i++) {
 		flow_destroy(dw->flows[i]);
-		free(dw->births[i]);
+		if (!shares)
+			free(dw->births[i]);
 	}
-	free(dw->segments);
-	free(dw->segment_pool.free);
+	if (!shares) {
+		free(dw->segments);
+		pool_free(&dw->segment_pool);
+	}
 	free(dw->hits);
 	free(dw->bounce);
 	free(dw);
@@ -238,7 +266,13 @@ void dpi_tick(struct nf_worker *w, uint64_t now_tsc)
 		flows += flow_count(dw->flows[i]);
 	}
 	w->counters[C_FLOWS] = flows;
-	w->counters[C_STREAMS] = dw->stream_pool.size - dw->stream_pool.n;
+	w->counters[C_STREAMS] = pool_used(&dw->stream_pool, w);
+}
+
+void dpi_rest(struct nf_worker *w, bool rests)
+{
+	if (rests)
+		w->counters[C_FLOWS] = w->counters[C_STREAMS] = 0;
 }
 
 static json_t *show_rules(const struct dpi *d)

@@ -59,5 +59,6 @@ void dpi_instance_fini(struct nf *nf);
 int dpi_worker_init(struct nf_worker *w, struct err *err);
 void dpi_worker_fini(struct nf_worker *w);
 void dpi_tick(struct nf_worker *w, uint64_t now_tsc);
+void dpi_rest(struct nf_worker *w, bool rests);
 int dpi_update(struct nf *nf, const json_t *op, json_t **reply, struct err *err);
 void dpi_process(struct nf_worker *w, struct burst *b);

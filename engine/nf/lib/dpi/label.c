@@ -109,7 +109,7 @@ int labels_create(const struct dpi_params *p, bool flows, struct labels **out, s
 	if (flows)
 		l->flows = calloc(p->label_flows, l->flow_bytes);
 	if (!l->counts || !l->action || (flows && !l->flows) ||
-	    (flows && pool_init(&l->pool, p->label_flows))) {
+	    (flows && pool_init(&l->pool, p->label_flows, 1))) {
 		rc = err_set(err, ENOMEM, "params.label_flows", "out of memory for %lu flows",
 			     p->label_flows);
 		goto fail;
@@ -130,7 +130,7 @@ void labels_destroy(struct labels *l)
 	if (l->module)
 		ndpi_exit_detection_module(l->module);
 	free(l->flows);
-	free(l->pool.free);
+	pool_free(&l->pool);
 	free(l->counts);
 	free(l->action);
 	free(l);
@@ -152,7 +152,7 @@ static bool state_take(struct dpi_worker *dw, struct dpi_flow *flow)
 	if (flow->flags & FLOW_LABELLED)
 		return false;
 	if ((uint64_t)atomic_load_explicit(&in_use, memory_order_relaxed) > l->bytes_max ||
-	    !pool_take(&l->pool, &number)) {
+	    !pool_take(&l->pool, 0, &number)) {
 		flow->flags |= FLOW_LABELLED;
 		dw->w->counters[C_LABELS_EXHAUSTED]++;
 		return false;

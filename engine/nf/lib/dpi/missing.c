@@ -28,6 +28,10 @@ void dpi_tick(struct nf_worker *w, uint64_t now_tsc)
 {
 }
 
+void dpi_rest(struct nf_worker *w, bool rests)
+{
+}
+
 int dpi_update(struct nf *nf, const json_t *op, json_t **reply, struct err *err)
 {
 	return err_set(err, ENOTSUP, "op", "this engine was built without Hyperscan");

@@ -7,6 +7,7 @@
 #include <rte_prefetch.h>
 
 #include "dpi.h"
+#include "nf/lib/shared_flows.h"
 #include "nf/lib/trail.h"
 #include "nf/lib/tuple.h"
 
@@ -27,7 +28,7 @@ static inline struct dpi_flow *state_of(struct flow *f, bool v6)
 }
 
 /* Both directions have one key: the lower address, then the lower port, comes first. */
-static void add_key4(const struct flow_table *t, struct batch *b, const struct burst *from, uint8_t pos,
+static void add_key4(const struct dpi_worker *dw, struct batch *b, const struct burst *from, uint8_t pos,
 		     bool ports)
 {
 	const struct rte_mbuf *m = from->pkts[pos];
@@ -42,12 +43,13 @@ static void add_key4(const struct flow_table *t, struct batch *b, const struct b
 		memcpy(port, pkt_l4_hdr(m), sizeof(port));
 	swap = ((uint64_t)addr[0] << 16 | port[0]) > ((uint64_t)addr[1] << 16 | port[1]);
 	tuple_set4(k, addr[swap], addr[!swap], port[swap], port[!swap], l3[9]);
-	trail_begin(&b->looks, b->n, t, k, false, from, m);
+	k->shard = (uint8_t)shared_bucket(dw->w, m);
+	trail_begin(&b->looks, b->n, dw->flows[FLOW_IPV4], k, false, from, m);
 	b->swapped[b->n] = swap;
 	b->pos[b->n++] = pos;
 }
 
-static void add_key6(const struct flow_table *t, struct batch *b, const struct burst *from, uint8_t pos,
+static void add_key6(const struct dpi_worker *dw, struct batch *b, const struct burst *from, uint8_t pos,
 		     bool ports)
 {
 	const struct rte_mbuf *m = from->pkts[pos];
@@ -61,11 +63,11 @@ static void add_key6(const struct flow_table *t, struct batch *b, const struct b
 	if (ports)
 		memcpy(port, pkt_l4_hdr(m), sizeof(port));
 	swap = order > 0 || (!order && port[0] > port[1]);
-	*k = (struct flow_key6){
-		.sport = port[swap], .dport = port[!swap], .proto = pkt_ipv6_proto(m)};
+	*k = (struct flow_key6){.sport = port[swap], .dport = port[!swap], .proto = pkt_ipv6_proto(m),
+				.shard = (uint8_t)shared_bucket(dw->w, m)};
 	memcpy(k->src, addr + 16 * swap, 16);
 	memcpy(k->dst, addr + 16 * !swap, 16);
-	trail_begin(&b->looks, b->n, t, k, true, from, m);
+	trail_begin(&b->looks, b->n, dw->flows[FLOW_IPV6], k, true, from, m);
 	b->swapped[b->n] = swap;
 	b->pos[b->n++] = pos;
 }
@@ -302,7 +304,7 @@ static void run(struct dpi_worker *dw, struct burst *b, struct batch *batch, boo
 		uint8_t proto = v6 ? batch->keys.v6[i].proto : batch->keys.v4[i].proto;
 		struct rte_mbuf *m = b->pkts[batch->pos[i]];
 		struct flow *f = batch->looks.flows[i];
-		struct inspection in = {.dw = dw};
+		struct inspection in = {.dw = dw, .bucket = shared_bucket(dw->w, m)};
 
 		if (unlikely(!inspection_fill(&in, m, proto))) {
 			b->verdict[batch->pos[i]] = NF_ABORT;
@@ -348,6 +350,7 @@ struct wrapped {
  */
 static __rte_noinline void unwrap(struct wrapped *old, struct rte_mbuf *m, uint8_t pos)
 {
+	uint8_t bucket = pkt_bucket(m);
 	uint32_t l2_len = pkt_l2_len(m);
 	const uint8_t *p = rte_pktmbuf_mtod_offset(m, const uint8_t *, l2_len);
 	uint16_t ppp;
@@ -362,6 +365,7 @@ static __rte_noinline void unwrap(struct wrapped *old, struct rte_mbuf *m, uint8
 	old->lens[old->n] = pkt_lens(m);
 	old->type[old->n++] = m->packet_type;
 	pkt_classify_at(m, l2_len + 8, ppp == 0x0057);
+	pkt_set_bucket(m, bucket);
 }
 
 static void wrap_again(const struct wrapped *old, struct burst *b)
@@ -398,9 +402,9 @@ void dpi_process(struct nf_worker *w, struct burst *b)
 		else if (l4 == RTE_PTYPE_L4_FRAG)
 			fragment(dw, b, i);
 		else if (pkt_is_ipv4(m))
-			add_key4(dw->flows[FLOW_IPV4], &v4, b, (uint8_t)i, ports);
+			add_key4(dw, &v4, b, (uint8_t)i, ports);
 		else if (pkt_is_ipv6(m))
-			add_key6(dw->flows[FLOW_IPV6], &v6, b, (uint8_t)i, ports);
+			add_key6(dw, &v6, b, (uint8_t)i, ports);
 	}
 	if (v4.n)
 		run(dw, b, &v4, false);
@@ -440,7 +444,8 @@ static void inspection_of(struct inspection *in, enum flow_family family, const 
 void dpi_flow_end(struct dpi_worker *dw, enum flow_family family, struct flow *f)
 {
 	struct inspection in = {
-		.dw = dw, .record = f, .flow = state_of(f, family == FLOW_IPV6)};
+		.dw = dw, .record = f, .flow = state_of(f, family == FLOW_IPV6),
+		.bucket = flow_shard(dw->flows[family], f)};
 
 	inspection_of(&in, family, f);
 	tcp_end_both(&in);

@@ -9,37 +9,64 @@
 #include <rte_branch_prediction.h>
 #include <rte_common.h>
 
-int pool_init(struct pool *p, uint64_t size)
+#include "nf/lib/shared_flows.h"
+
+int pool_init(struct pool *p, uint64_t size, unsigned int buckets)
 {
-	p->free = calloc(size + 1, sizeof(*p->free));
-	if (!p->free)
+	p->size = buckets > 1 && size ? flow_shard_capacity((uint32_t)size, buckets) : (uint32_t)size;
+	p->free = calloc((size_t)p->size * buckets + 1, sizeof(*p->free));
+	p->n = calloc(buckets, sizeof(*p->n));
+	if (!p->free || !p->n)
 		return -ENOMEM;
-	p->size = p->n = (uint32_t)size;
-	for (uint32_t i = 0; i < p->size; i++)
-		p->free[i] = p->size - 1 - i; /* low numbers first */
+	for (unsigned int b = 0; b < buckets; b++) {
+		p->n[b] = p->size;
+		for (uint32_t i = 0; i < p->size; i++) /* low numbers first */
+			p->free[b * p->size + i] = b * p->size + p->size - 1 - i;
+	}
 	return 0;
 }
 
+void pool_free(struct pool *p)
+{
+	free(p->free);
+	free(p->n);
+}
+
+uint32_t pool_numbers(const struct pool *p, unsigned int buckets)
+{
+	return p->size * buckets;
+}
+
+uint32_t pool_used(const struct pool *p, const struct nf_worker *w)
+{
+	uint32_t used = 0;
+
+	for (unsigned int b = 0; b < shared_buckets(w); b++)
+		if (shared_is_own(w, b))
+			used += p->size - p->n[b];
+	return used;
+}
+
 /* All streams are opened now, as hs_open_stream allocates; later they are only reset. */
-int scan_init(struct dpi_worker *dw, struct err *err)
+static int streams_open(struct dpi_worker *dw, struct err *err)
 {
 	const struct patterns *p = &dw->dpi->patterns;
 	const struct dpi_params *params = dw->dpi->params;
 	hs_database_t *db = p->db[PATTERNS_STREAM];
+	unsigned int buckets = shared_buckets(dw->w);
+	uint32_t n;
 
-	if (p->scratch && hs_clone_scratch(p->scratch, &dw->scratch) != HS_SUCCESS)
-		return err_set(err, ENOMEM, "params", "Hyperscan: no scratch memory");
-	dw->streams = calloc(params->streams + 1, sizeof(*dw->streams));
-	if (!dw->streams || pool_init(&dw->stream_pool, db ? params->streams : 0))
+	if (pool_init(&dw->stream_pool, db ? params->streams : 0, buckets))
 		return err_set(err, ENOMEM, "params.streams", "out of memory for %lu streams",
 			       params->streams);
-	dw->stream_parts = calloc(params->streams * p->part_words + 1, sizeof(*dw->stream_parts));
-	dw->packet_parts = calloc(p->part_words + 1, sizeof(*dw->packet_parts));
-	if (!dw->stream_parts || !dw->packet_parts)
+	n = pool_numbers(&dw->stream_pool, buckets);
+	dw->streams = calloc(n + 1, sizeof(*dw->streams));
+	dw->stream_parts = calloc(n * p->part_words + 1, sizeof(*dw->stream_parts));
+	if (!dw->streams || !dw->stream_parts)
 		return err_set(err, ENOMEM, "params.streams",
 			       "out of memory for %lu streams of %zu parts of rules",
 			       params->streams, p->n_parts);
-	for (uint32_t i = 0; i < dw->stream_pool.size; i++)
+	for (uint32_t i = 0; i < n; i++)
 		if (hs_open_stream(db, 0, &dw->streams[i]) != HS_SUCCESS)
 			return err_set(err, ENOMEM, "params.streams",
 				       "out of memory for %lu streams of %zu bytes",
@@ -47,14 +74,39 @@ int scan_init(struct dpi_worker *dw, struct err *err)
 	return 0;
 }
 
-void scan_fini(struct dpi_worker *dw)
+int scan_init(struct dpi_worker *dw, const struct dpi_worker *first, struct err *err)
 {
-	for (uint32_t i = 0; i < dw->stream_pool.size && dw->streams; i++)
+	const struct patterns *p = &dw->dpi->patterns;
+
+	if (p->scratch && hs_clone_scratch(p->scratch, &dw->scratch) != HS_SUCCESS)
+		return err_set(err, ENOMEM, "params", "Hyperscan: no scratch memory");
+	dw->packet_parts = calloc(p->part_words + 1, sizeof(*dw->packet_parts));
+	if (!dw->packet_parts)
+		return err_set(err, ENOMEM, "params", "out of memory for %zu parts of rules", p->n_parts);
+	if (!first)
+		return streams_open(dw, err);
+	dw->streams = first->streams;
+	dw->stream_pool = first->stream_pool;
+	dw->stream_parts = first->stream_parts;
+	return 0;
+}
+
+static void streams_close(struct dpi_worker *dw)
+{
+	uint32_t n = pool_numbers(&dw->stream_pool, shared_buckets(dw->w));
+
+	for (uint32_t i = 0; i < n && dw->streams; i++)
 		if (dw->streams[i])
 			hs_close_stream(dw->streams[i], NULL, NULL, NULL);
 	free(dw->streams);
-	free(dw->stream_pool.free);
+	pool_free(&dw->stream_pool);
 	free(dw->stream_parts);
+}
+
+void scan_fini(struct dpi_worker *dw, bool shares)
+{
+	if (!shares)
+		streams_close(dw);
 	free(dw->packet_parts);
 	hs_free_scratch(dw->scratch);
 }
@@ -183,7 +235,7 @@ static bool stream_take(struct inspection *in, struct dpi_dir *d)
 
 	if (d->stream)
 		return true;
-	if (unlikely(!pool_take(&dw->stream_pool, &number))) {
+	if (unlikely(!pool_take(&dw->stream_pool, in->bucket, &number))) {
 		dw->w->counters[C_STREAMS_EXHAUSTED]++;
 		return false;
 	}

@@ -60,14 +60,15 @@ static void skip_gap(struct inspection *in, struct dpi_dir *d)
 }
 
 /* Room for one more, in the stream and in the pool. */
-static bool hold(struct dpi_worker *dw, struct dpi_dir *d, uint32_t seq, const uint8_t *data,
+static bool hold(struct inspection *in, struct dpi_dir *d, uint32_t seq, const uint8_t *data,
 		 uint32_t len)
 {
+	struct dpi_worker *dw = in->dw;
 	uint32_t *link = &d->held, number;
 	struct dpi_segment *s;
 
 	if (d->n_held >= dw->dpi->params->reorder_per_stream ||
-	    !pool_take(&dw->segment_pool, &number))
+	    !pool_take(&dw->segment_pool, in->bucket, &number))
 		return false;
 	while (*link && before(dw->segments[*link - 1].seq, seq) <= 0)
 		link = &dw->segments[*link - 1].next;
@@ -98,7 +99,7 @@ static void early(struct inspection *in, struct dpi_dir *d, uint32_t seq, const 
 			deliver(in, d);
 			return;
 		}
-		if (hold(dw, d, seq, data, part)) {
+		if (hold(in, d, seq, data, part)) {
 			dw->w->counters[C_REORDERED]++;
 			seq += part;
 			data += part;
