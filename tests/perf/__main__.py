@@ -24,6 +24,7 @@ from perf import (
     hostile,
     hostile_links,
     kept,
+    moves,
     neighbour,
     nfs,
     start,
@@ -274,6 +275,10 @@ class Bench:
             self.row(f"l2fwd and tester, {mode}", cost, "ns")
             self.judged(f"rights given up / kept, {mode}", over, GOALS["rights"])
 
+    def moves(self) -> None:
+        """What changes of a running chain add to p99.9, and how long half of its flows take."""
+        self.notes += moves.rows(moves.seen(BINARY, self.folder, free_cpus()), self.row)
+
     def nfs(self) -> None:
         """Each function alone, then a multi-feature VNF of four, by the number of flows: all known
         to the functions' tables, by their counters. Alone each reads the headers; the four read
@@ -331,6 +336,7 @@ def main() -> int:
         "neighbour": Bench.neighbour,
         "hostile": Bench.hostile,
         "rights": Bench.rights,
+        "moves": Bench.moves,
         "watched": Bench.watched,
     }
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
