@@ -43,6 +43,12 @@ struct link {
 	struct rte_mempool *pool;
 };
 
+/* Packets for a peer that is being replaced. */
+struct link_held {
+	uint64_t waited; /* in all */
+	uint32_t most, now;
+};
+
 /* How a writer spreads packets over the reader queues of a link (struct outlet does it). */
 enum steer {
 	STEER_HASH, /* symmetric flow hash */
@@ -101,6 +107,17 @@ struct link_ops {
 	 */
 	uint32_t (*checkpoint_ms)(const struct link *l);
 	void *(*kept)(const struct link *l, size_t *bytes);
+
+	/*
+	 * Control thread, while no lcore polls: the peer is about to be replaced, and packets for it wait
+	 * here; those that wait go to whom it has by now, before what comes. At any time: whether some wait,
+	 * or would.
+	 */
+	int (*hold)(struct link *l, struct err *err);
+	int (*release)(struct link *l, struct err *err);
+	bool (*holds)(const struct link *l, struct link_held *held);
+	/* The same, of who is replaced: 1: nothing is in it either way; -ENOTSUP: its peer is not told. */
+	int (*drained)(const struct link *l);
 
 	/*
 	 * Control thread, with writer_steers, for elastic segments: a mark behind what was put into

@@ -17,6 +17,7 @@ from typing import Any
 
 import duckdb
 import pytest
+import yaml
 
 from headrace.cli._testdata import valid
 from headrace.model.lines_between import same_state
@@ -275,6 +276,42 @@ def test_killed_vnfs_go_on_with_their_flows(engine_binary: Path, tmp_path: Path)
     assert taken["restarts"] >= 3 and taken["restored"] > 0 and taken["refused"] == 0
     assert taken["live"] == taken["restored"] + taken["expired"] + taken["lost"]
     assert taken["most_at_once"] <= 1024
+
+
+def test_vnfs_that_are_replaced_lose_nothing(engine_binary: Path, tmp_path: Path) -> None:
+    """A few seconds of what studies/hosting-handed-over.yaml does for a minute; the audit's check
+    `handed-over` has no loss at all."""
+    chain = "[{firewall: {rules: [{action: permit}]}}, {nat: {pool: [203.0.113.1]}}]"
+    hosting = "{kind: process, chains: 3, checkpoint: 60 s}"
+    (tmp_path / "spec.yaml").write_text(spec(chain, hosting, "execution: rtc"))
+    outcome = killed_vnfs(tmp_path, engine_binary, 4, 3000, 3, every=0.8, how="handed-over")
+    taken, over = outcome["taken"], outcome["handed_over"]
+    assert taken["live"] == taken["restored"] > 0
+    assert (taken["lost"], taken["expired"], taken["refused"]) == (0, 0, 0)
+    assert outcome["received"] == outcome["sent"]
+    assert over["waited"] > 0 == over["late"]
+
+
+@pytest.mark.parametrize(
+    ("hosting", "execution", "says"),
+    [
+        ("{kind: process}", "rtc", "allowed with: hosting.checkpoint"),
+        (
+            "{kind: process, checkpoint: 1 s}", "{model: rtc, offload: true}",
+            "rtc offloaded has offload; allowed: executions without",
+        ),
+    ],
+)  # fmt: skip
+def test_who_cannot_be_replaced_is_told(
+    engine_binary: Path, tmp_path: Path, hosting: str, execution: str, says: str
+) -> None:
+    text = spec("[{firewall: {default: permit}}]", hosting, f"execution: [{execution}]")
+    study = yaml.safe_load(text)
+    study["measure"] = {"loads": [1000], "chaos": {"how": "handed-over"}}
+    (tmp_path / "spec.yaml").write_text(json.dumps(study))
+    done = headrace("run", "--check", "spec.yaml", folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 2
+    assert "measure.chaos.how: handed-over" in done.stderr and says in done.stderr
 
 
 STOPPED = """

@@ -339,6 +339,19 @@ void checkpoint_tick(struct checkpoint *c, uint64_t now)
 	c->n.longest_cycles = RTE_MAX(c->n.longest_cycles, took);
 }
 
+uint64_t checkpoint_finish(struct checkpoint *c, uint64_t now)
+{
+	uint64_t before = c->n.saved;
+
+	if (!c->slots)
+		return 0;
+	c->began = now;
+	c->at_part = c->at = c->done = 0;
+	save_some(c, UINT32_MAX);
+	end_pass(c, now);
+	return c->n.saved - before;
+}
+
 uint32_t checkpoint_slots(const struct checkpoint *c)
 {
 	return c->slots;

@@ -49,6 +49,8 @@ void checkpoint_attach(struct checkpoint *c, void *memory, size_t bytes, bool re
 const void *checkpoint_memory(const struct checkpoint *c);
 /* Worker lcore, at each tick of the segment. */
 void checkpoint_tick(struct checkpoint *c, uint64_t now);
+/* Control thread, while no lcore polls, at the end: all flows as they are; how many slots that took. */
+uint64_t checkpoint_finish(struct checkpoint *c, uint64_t now);
 
 /* Of each flow table. */
 uint32_t checkpoint_slots(const struct checkpoint *c);

@@ -32,7 +32,7 @@ static int cmd_stop(struct engine *e, const json_t *req, json_t **reply, struct 
 	return 0;
 }
 
-static int named_link(struct engine *e, const json_t *req, struct link **out, struct err *err)
+int command_link(struct engine *e, const json_t *req, struct link **out, struct err *err)
 {
 	const char *name = json_string_value(json_object_get(req, "link"));
 
@@ -50,7 +50,7 @@ static int cmd_set(struct engine *e, const json_t *req, json_t **reply, struct e
 {
 	const json_t *rate = json_object_get(req, "rate_pps");
 	struct link *l = NULL;
-	int rc = named_link(e, req, &l, err);
+	int rc = command_link(e, req, &l, err);
 
 	(void)reply;
 	if (rc)
@@ -96,7 +96,7 @@ static int cmd_flows(struct engine *e, const json_t *req, json_t **reply, struct
 {
 	const json_t *top = json_object_get(req, "top");
 	struct link *l = NULL;
-	int rc = named_link(e, req, &l, err);
+	int rc = command_link(e, req, &l, err);
 
 	if (rc)
 		return rc;
@@ -192,16 +192,23 @@ static const struct {
 	{"update", cmd_update}, {"plan", cmd_plan},   {"locate", cmd_locate},
 	{"prometheus", cmd_prometheus}, {"slices", cmd_slices},
 	{"move", elastic_cmd_move}, {"buckets", elastic_cmd_buckets},
+	{"hold", handover_cmd_hold}, {"release", handover_cmd_release},
 };
 
 int command_run(struct engine *e, const json_t *req, json_t **reply, bool *quit, struct err *err)
 {
 	const char *cmd = json_string_value(json_object_get(req, "cmd"));
-	char allowed[160];
+	char allowed[200];
 	size_t used = 0;
 
 	if (!cmd)
 		return err_set(err, EINVAL, "cmd", "is missing");
+	if (!strcmp(cmd, "leave")) {
+		int rc = handover_cmd_leave(e, req, reply, err);
+
+		*quit = !rc;
+		return rc;
+	}
 	if (!strcmp(cmd, "quit")) {
 		*quit = true;
 		return 0;
@@ -211,5 +218,5 @@ int command_run(struct engine *e, const json_t *req, json_t **reply, bool *quit,
 			return commands[i].fn(e, req, reply, err);
 	for (unsigned int i = 0; i < RTE_DIM(commands); i++)
 		used += snprintf(allowed + used, sizeof(allowed) - used, "%s, ", commands[i].name);
-	return err_set(err, EINVAL, "cmd", "\"%.40s\" is not known; allowed: %squit", cmd, allowed);
+	return err_set(err, EINVAL, "cmd", "\"%.40s\" is not known; allowed: %sleave, quit", cmd, allowed);
 }

@@ -43,6 +43,12 @@ int dry_run(struct plan *plan, uint64_t packets, json_t **reading, struct err *e
 /* Buckets of an elastic segment to one of its replicas; whose they are, and how many packets each had. */
 int elastic_cmd_move(struct engine *e, const json_t *req, json_t **reply, struct err *err);
 int elastic_cmd_buckets(struct engine *e, const json_t *req, json_t **reply, struct err *err);
+/* The link that a request names. */
+int command_link(struct engine *e, const json_t *req, struct link **out, struct err *err);
+/* A link's peer is replaced (handover.c). Behind `leave` the engine is to end. */
+int handover_cmd_hold(struct engine *e, const json_t *req, json_t **reply, struct err *err);
+int handover_cmd_release(struct engine *e, const json_t *req, json_t **reply, struct err *err);
+int handover_cmd_leave(struct engine *e, const json_t *req, json_t **reply, struct err *err);
 /* In what `read` says of a replica, and of a writer's output. */
 json_t *elastic_json(const struct elastic *elastic, unsigned int replica, bool rests);
 json_t *elastic_way_json(const struct elastic_way *way);

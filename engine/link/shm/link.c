@@ -96,6 +96,7 @@ static void shm_fini(struct link *l)
 	shm_map_close(s->own);
 	shm_map_close(s->control);
 	shm_offload_close(s->offload);
+	shm_hold_close(s);
 	free(s->times.wait_ns);
 	free(s->times.off_cpu_ns);
 	free(s->stay_ns);
@@ -193,6 +194,26 @@ static json_t *time_json(const struct hist *h, uint64_t count, uint64_t cycles, 
 	return o;
 }
 
+/* Of a client: its server says that it lets packets wait. */
+int shm_drained(const struct link *l)
+{
+	const struct shm_state *s = l->state;
+	const struct shm_conf *c = l->conf;
+
+	if (!c->role)
+		return -ENOTSUP;
+	return !shm_queue_used(&s->tx, SHM_TO_SERVER) && !shm_queue_unread(&s->rx, SHM_TO_CLIENT);
+}
+
+static json_t *hold_json(const struct shm_state *s)
+{
+	struct link_held held;
+	bool holds = shm_holds(s->link, &held);
+
+	return json_pack("{s:b, s:I, s:I, s:I}", "holds", holds, "waited", (json_int_t)held.waited, "most",
+			 (json_int_t)held.most, "now", (json_int_t)held.now);
+}
+
 static json_t *shm_stats(struct link *l)
 {
 	const struct shm_state *s = l->state;
@@ -207,10 +228,12 @@ static json_t *shm_stats(struct link *l)
 		(json_int_t)s->too_long, "wakes_held", (json_int_t)s->wakes_held, "wakes_paused",
 		(json_int_t)s->wakes_paused, "turns_passed", (json_int_t)s->looks.passed, "used",
 		(json_int_t)shm_queue_used(&s->tx, c->role ? SHM_TO_SERVER : SHM_TO_CLIENT) +
-			shm_offload_used(s->offload));
+			shm_offload_used(s->offload) + shm_hold_used(s));
 
 	ends_put(ended, "too-long", &s->too_long_ends);
 	json_object_set_new(o, "ended", ended);
+	if (s->hold)
+		json_object_set_new(o, "hold", hold_json(s));
 	if (s->offload)
 		json_object_set_new(o, "offload", shm_offload_json(s->offload, ended));
 	if (!s->times.wait_ns)
@@ -247,5 +270,9 @@ static const struct link_ops shm_ops = {
 	.tells = shm_tells,
 	.told = shm_told,
 	.tables_changed = shm_tables_changed,
+	.hold = shm_hold,
+	.release = shm_release,
+	.holds = shm_holds,
+	.drained = shm_drained,
 };
 LINK_REGISTER(shm_ops)

@@ -216,6 +216,20 @@ uint64_t shm_queue_used(const struct shm_queue *q, unsigned int ring)
 	return used;
 }
 
+/* Packets that the peer has put there, and that were not taken yet. */
+uint64_t shm_queue_unread(const struct shm_queue *q, unsigned int ring)
+{
+	const struct shm_map *m;
+	uint64_t unread;
+
+	pthread_mutex_lock(&closing);
+	m = atomic_load_explicit(&q->map, memory_order_acquire);
+	unread = m ? atomic_load(&m->region->rings[ring].head) : 0;
+	unread -= m ? atomic_load_explicit(&q->at, memory_order_relaxed) : 0;
+	pthread_mutex_unlock(&closing);
+	return unread;
+}
+
 /* Control thread. What the lcore has not taken up yet is replaced; what it handed back is unmapped. */
 void shm_queue_offer(struct shm_queue *q, struct shm_map *m)
 {

@@ -227,6 +227,8 @@ static inline uint16_t look(struct shm_state *s, struct link_rxq *rxq, struct rt
 	bool there = ready(&s->rx, ring_in(s), true), more = false;
 	uint16_t got = 0;
 
+	if (unlikely(atomic_load_explicit(&s->holds, memory_order_relaxed)))
+		shm_hold_look(s);
 	if (unlikely(s->offload != NULL))
 		got = shm_offload_rx(s, pkts, n, &more);
 	else if (there && shm_map_of(&s->rx)->flows)
@@ -439,15 +441,27 @@ void shm_put(struct shm_state *s, struct rte_mbuf *m, uint64_t now)
 	write_ring(s, &m, 1, now);
 }
 
+/* In this order: who is up has been offered memory, which is taken up before it is used. */
+bool shm_writes(struct shm_state *s)
+{
+	return likely(atomic_load_explicit(&s->up, memory_order_acquire)) &&
+	       likely(ready(&s->tx, SHM_RINGS - 1 - ring_in(s), false));
+}
+
 uint16_t shm_tx(struct link_txq *txq, uint16_t dest, struct rte_mbuf **pkts, uint16_t n)
 {
 	struct shm_state *s = txq->state;
 	uint16_t left;
 
 	(void)dest;
-	/* In this order: who is up has been offered memory, which is taken up before it is used. */
-	if (unlikely(!atomic_load_explicit(&s->up, memory_order_acquire)) ||
-	    unlikely(!ready(&s->tx, SHM_RINGS - 1 - ring_in(s), false)))
+	if (unlikely(atomic_load_explicit(&s->holds, memory_order_relaxed))) {
+		bool gone;
+		uint16_t waits = shm_hold_tx(s, pkts, n, &gone);
+
+		if (!gone)
+			return waits;
+	}
+	if (!shm_writes(s))
 		return 0;
 	if (unlikely(s->offload != NULL))
 		n = shm_offload_tx(s, pkts, n, &left);

@@ -154,6 +154,17 @@ struct shm_looks {
 	uint64_t passed;     /* turns */
 };
 
+/* Packets that wait for a client's successor. */
+#define SHM_WAITING 4096
+struct shm_hold {
+	bool lets_go;	    /* it is there */
+	unsigned int lcore; /* that writes */
+	_Atomic uint32_t n; /* of `waiting`, which goes round */
+	uint32_t first, most;
+	uint64_t waited;
+	struct rte_mbuf *waiting[SHM_WAITING];
+};
+
 struct shm_look {
 	uint64_t clock, start; /* TSC, twice: what reading it takes lies between */
 };
@@ -169,6 +180,8 @@ struct shm_state {
 	uint64_t serial;  /* peers so far */
 	struct shm_offload *offload; /* server's: NULL without flows */
 	_Atomic bool up;
+	_Atomic bool holds; /* server's: packets for the client wait in `hold` */
+	struct shm_hold *hold;
 	_Atomic bool stop;
 	_Atomic uint64_t connects, refused;
 	_Atomic uint64_t robbed; /* clients that kept the memory from being sealed whole */
@@ -205,6 +218,7 @@ void shm_map_close(struct shm_map *m);
 void shm_queue_offer(struct shm_queue *q, struct shm_map *m);
 void shm_queue_close(struct shm_queue *q);
 uint64_t shm_queue_used(const struct shm_queue *q, unsigned int ring);
+uint64_t shm_queue_unread(const struct shm_queue *q, unsigned int ring);
 
 struct offload_area *shm_area(const struct shm_map *m); /* NULL without flows */
 void shm_queue_control(struct shm_state *s, struct shm_map *m);
@@ -229,6 +243,8 @@ void shm_look_end(struct shm_state *s, const struct shm_look *look, bool found);
 /* Packets (packets.c). */
 extern int shm_stamp_offset;
 uint32_t shm_room(struct shm_state *s, uint32_t wanted);
+/* There is somebody to write to. */
+bool shm_writes(struct shm_state *s);
 /* One packet into the ring, which has room; it belongs to the ring from then on. */
 void shm_put(struct shm_state *s, struct rte_mbuf *m, uint64_t now);
 void shm_note_stay(struct shm_state *s, struct rte_mbuf *m, uint64_t now);
@@ -239,6 +255,18 @@ int shm_wait_fd(struct link_rxq *q);
 struct offload_area *shm_told(struct link_rxq *q, uint32_t *flows, uint64_t *which);
 bool shm_wait_arm(struct link_rxq *q);
 void shm_wait_disarm(struct link_rxq *q);
+
+/* A client is replaced (hold.c). */
+int shm_hold(struct link *l, struct err *err);
+int shm_release(struct link *l, struct err *err);
+bool shm_holds(const struct link *l, struct link_held *held);
+int shm_drained(const struct link *l);
+/* Writer's lcore: how many wait now; `gone`: none any more, these can be written. */
+uint16_t shm_hold_tx(struct shm_state *s, struct rte_mbuf **pkts, uint16_t n, bool *gone);
+/* Reader's, which may be the writer's. */
+void shm_hold_look(struct shm_state *s);
+uint64_t shm_hold_used(const struct shm_state *s);
+void shm_hold_close(struct shm_state *s);
 
 /*
  * Offload of state, the server's part (offload.c): what a client decided is done to its flows'

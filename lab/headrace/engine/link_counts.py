@@ -158,6 +158,17 @@ class OffloadCounts(Counts):
     apart: bool  # the link is read and written by different lcores: nothing is offloaded
 
 
+class HoldCounts(Counts):
+    """Packets for a peer that is replaced."""
+
+    momentary = frozenset({"holds", "most", "now"})
+
+    holds: bool
+    waited: int
+    most: int
+    now: int
+
+
 class ShmCounts(Counts):
     """Memory shared with another engine."""
 
@@ -182,6 +193,7 @@ class ShmCounts(Counts):
     off_cpu: LinkTimes | None = None
     stay: LinkTimes | None = None
     full: int = 0
+    hold: HoldCounts | None = None
     offload: OffloadCounts | None = None
 
 

@@ -22,7 +22,7 @@ from headrace.engine.counts import EngineInfo
 from headrace.engine.plan_document import PlanEngine
 from headrace.host.state import RunState
 from headrace.host.stopwatch import Stopwatch
-from headrace.record.chaos import TakenOver
+from headrace.record.chaos import HandedOver, TakenOver
 from headrace.record.convergence import RouteChange
 from headrace.record.deployment import DeployedGraph
 from headrace.record.environment import Environment
@@ -247,6 +247,9 @@ class Killable(Protocol):
         """End the load, and wait for all VNFs and their packets: those that did not come back."""
 
     def health(self) -> ChainHealth: ...
+    def handed_over(self) -> HandedOver | None:
+        """What waited for VNFs that replaced others; None: they are killed."""
+
     def taken(self) -> TakenOver | None:
         """What those started again took over of those killed; None: without checkpoints."""
 

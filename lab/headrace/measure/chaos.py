@@ -55,6 +55,7 @@ def chaos(
         mbufs_room=deployed.mbufs_room,
         still=still,
         taken=deployed.taken(),
+        handed_over=deployed.handed_over(),
         flows_on=deployed.flows_on,
         ways=deployed.ways_count,
         not_back=tuple(not_back),

@@ -29,6 +29,15 @@ class TakenOver(Record):
     most_at_once: NonNegativeInt  # records that a worker looked at before it went on
 
 
+class HandedOver(Record):
+    """Packets for VNFs that were replaced, and waited for their successors."""
+
+    waited: NonNegativeInt
+    most: NonNegativeInt  # at a time, for one of them
+    longest_ms: NonNegativeFloat  # that one of them had packets wait
+    late: NonNegativeInt  # successors that did not take all of them in time
+
+
 class ChaosOutcome(Record):
     seconds: NonNegativeFloat
     kills: dict[str, int]  # VNF: how often
@@ -44,6 +53,7 @@ class ChaosOutcome(Record):
     ways: NonNegativeInt  # directions that had the load
     flows_on: bool  # packets go on while a VNF is down, so that `still` is a failure
     taken: TakenOver | None = None  # with checkpoints
+    handed_over: HandedOver | None = None  # where no VNF was killed
     not_back: tuple[str, ...] = ()  # VNFs that did not come up again
     left: tuple[str, ...] = ()  # what the run left on the machine, seen when it was over
 
@@ -76,6 +86,8 @@ class ChaosOutcome(Record):
         ]  # fmt: skip
         if self.taken is not None:
             checks.append(_taken(self.taken))
+        if self.handed_over is not None:
+            checks.append(_handed_over(self.handed_over, self.sent - self.received))
         if self.flows_on:
             text = f"{self.still} times nothing came through between two kills."
             checks.append(
@@ -87,15 +99,29 @@ class ChaosOutcome(Record):
 def _taken(taken: TakenOver) -> Finding:
     """Flows are lost as a matter of course; that none went on is a failure."""
     text = (
-        f"{taken.restored} of {taken.live} flows that killed VNFs had went on with their state, "
-        f"{taken.expired} had expired, {taken.lost} were lost; state was {taken.oldest_ms:.0f} ms "
-        f"old at most (a checkpoint of all flows took up to {taken.pass_ms:.0f} ms, by "
+        f"{taken.restored} of {taken.live} flows that VNFs had when they ended went on with their "
+        f"state, {taken.expired} had expired, {taken.lost} were lost; state was "
+        f"{taken.oldest_ms:.0f} ms old at most (a checkpoint of all flows took up to "
+        f"{taken.pass_ms:.0f} ms, by "
         f"{taken.most_at_once} at a time at most)."
     )
     return Finding(
         check="checkpoints", ok=taken.restored > 0 or taken.live == 0, value=taken.restored,
         limit=taken.live, text=text,
     )  # fmt: skip
+
+
+def _handed_over(one: HandedOver, lost: int) -> Finding:
+    """Who is replaced in full order loses nothing."""
+    text = (
+        f"{one.waited} packets waited for VNFs that replaced others, for {one.longest_ms:.0f} ms "
+        f"and {one.most} at a time at most; {lost} were lost."
+    )
+    if one.late:
+        text += f" {one.late} times not all of them had gone in time."
+    return Finding(
+        check="handed-over", ok=lost == 0 and not one.late, value=lost, limit=0, text=text
+    )
 
 
 def chaos_outcomes(bundle: Path) -> dict[int, ChaosOutcome]:

@@ -110,11 +110,13 @@ def _converged(rows: Sequence[Converged]) -> Section:
 
 
 def _killed(number: int, outcome: ChaosOutcome) -> Section:
-    kills = sum(outcome.kills.values())
+    kills, killed = sum(outcome.kills.values()), outcome.handed_over is None
+    how = "killed and started again" if killed else "replaced by another one"
     lines = (
-        f"{kills} times one of {len(outcome.kills)} VNFs was killed and started again, in "
+        f"{kills} times one of {len(outcome.kills)} VNFs was {how}, in "
         f"{outcome.seconds:.0f} s; {outcome.received} of {outcome.sent} packets came through.",
         *(f"{'' if f.ok else '✗ '}{f.text}" for f in outcome.findings),
     )
     about = "the host came through" if outcome.passed else "the host was harmed"
-    return Section(f"VNFs killed, trial {number}", blocks=(Items(lines),), about=about)
+    title = f"VNFs {'killed' if killed else 'replaced'}, trial {number}"
+    return Section(title, blocks=(Items(lines),), about=about)

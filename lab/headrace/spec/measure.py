@@ -157,11 +157,13 @@ def _asks(value: Any) -> bool:
 
 class Chaos(Spec):
     """A random VNF is killed `every` so often, and started again, while the one load of `loads`
-    goes through all of them. The host must not notice."""
+    goes through all of them. The host must not notice. `how: handed-over`: it is not killed, but
+    gives what it keeps to the one that is started in its place, for which packets wait."""
 
     every: Annotated[Seconds, Field(ge=0.1, le=3600)] = 1.0
     duration: Annotated[Seconds, Field(ge=1, le=86400)] = 600.0
     seed: Annotated[Count, Field(ge=0)] = 1
+    how: Literal["killed", "handed-over"] = "killed"
 
 
 class Convergence(Spec):

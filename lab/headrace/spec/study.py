@@ -507,6 +507,7 @@ def check_execution(
     path: tuple[PathKey, ...] = ("deployment", "execution")
     path += (index,) if isinstance(given, list) else ()
     _check_shares(doc, study)
+    _check_handed_over(doc, execution, study)
     if execution.parallel is not None:
         _check_parallel(doc, (*path, "parallel"), list(execution.parallel), wanted, study)
     if execution.elastic is not None:
@@ -540,6 +541,20 @@ def _check_shares(doc: Document, study: Study) -> None:
                 f"{share.text}: there is no execution {share.execution}; "
                 f"allowed: {', '.join(names)}",
             )
+
+
+def _check_handed_over(doc: Document, execution: Execution, study: Study) -> None:
+    if study.measure.chaos is None or study.measure.chaos.how == "killed":
+        return
+    problem, hosting = None, study.deployment.hosting
+    if not isinstance(hosting, Hosting) or hosting.checkpoint is None:
+        problem = (
+            "what VNFs keep is given on by their checkpoints; allowed with: hosting.checkpoint"
+        )
+    elif execution.offload:
+        problem = f"{execution.name} has offload; allowed: executions without"
+    if problem is not None:
+        raise doc.error(("measure", "chaos", "how"), f"handed-over: {problem}")
 
 
 def _check_elastic(doc: Document, at: tuple[PathKey, ...], study: Study) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosted VNFs that are killed and started again: each is back before the next is killed."""
+"""Hosted VNFs that are killed, or replaced, and started again: each is back before the next."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from headrace.engine.plan_compiler import Path
 from headrace.engine.reading import sending
 from headrace.errors import HeadraceError
 from headrace.ground.contract import ChainHealth
+from headrace.ground.hosted.handover import Handover
 from headrace.ground.hosted.hosted import HostedEngine
 from headrace.ground.hosted.vnf import HostedVnf
 from headrace.host.state import RunState
-from headrace.record.chaos import TakenOver
+from headrace.record.chaos import HandedOver, TakenOver
 
 _SETTLE_S = 1.0
 _BACK_S = 60.0
@@ -29,8 +30,11 @@ class Victims:
     flows_on = False  # where one chain's VNF is down, its packets wait or are lost
 
     def __init__(
-        self, host: HostedEngine, ways: Sequence[Path], state: RunState, frame_bytes: float
-    ) -> None:
+        self, host: HostedEngine, ways: Sequence[Path], state: RunState, frame_bytes: float,
+        handover: Handover | None = None,
+    ) -> None:  # fmt: skip
+        """`handover`: how VNFs are replaced, where none is killed."""
+        self._handover = handover
         self.host, self.frame_bytes, self.ways_count = host, frame_bytes, len(ways)
         self._wires, self._state = ways, state
         self._down: HostedVnf | None = None
@@ -53,10 +57,15 @@ class Victims:
 
     def up(self) -> Sequence[str]:
         if self._down is not None:
-            _bring_back(self._down)
-            self._tell(self._down)
+            self._up(self._down)
             self._down = None
         return self.victims
+
+    def _up(self, vnf: HostedVnf) -> None:
+        _bring_back(vnf)
+        if self._handover is not None:
+            self._handover.end(vnf)
+        self._tell(vnf)
 
     def _tell(self, vnf: HostedVnf) -> None:
         """What it took over, before the next one is killed."""
@@ -84,11 +93,20 @@ class Victims:
             most_at_once=max((one.most_at_once for one in self._last), default=0),
         )
 
+    def handed_over(self) -> HandedOver | None:
+        return None if self._handover is None else self._handover.told()
+
     def kill(self, name: str) -> None:
-        [self._down] = [vnf for vnf in self.host.vnfs if vnf.vnf.name == name]
-        self._down.kill()
-        self._down.start()
+        [vnf] = [one for one in self.host.vnfs if one.vnf.name == name]
         self.restarts += 1
+        if self._handover is None:
+            vnf.kill()
+            vnf.start()
+            self._down = vnf
+            return
+        self._handover.begin(vnf)
+        vnf.start()
+        self._up(vnf)  # at once: packets wait for it
 
     def settle(self) -> Sequence[str]:
         self.up()

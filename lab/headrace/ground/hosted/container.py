@@ -185,8 +185,9 @@ class VnfContainer(HostedVnf):
 
     def kill(self) -> None:
         self._await_start()
-        if self._process is not None and self._process.alive():
-            os.kill(self._process.pid, signal.SIGKILL)
+        if self.alive:
+            os.kill(self.pid, signal.SIGKILL)
+        if self._process is not None:
             tool().ask("wait", self.name)
         self._process = None
         self._disconnect()

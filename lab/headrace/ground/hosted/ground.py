@@ -21,6 +21,7 @@ from headrace.ground.hosted.anatomy import anatomy
 from headrace.ground.hosted.arranged import Hosted, lay_out_hosted
 from headrace.ground.hosted.chaos import Victims
 from headrace.ground.hosted.container import check as check_containers
+from headrace.ground.hosted.handover import Handover
 from headrace.ground.hosted.hosted import HostedEngine
 from headrace.ground.hosted.limits_used import limits
 from headrace.ground.hosted.line_read import LineBetween, pair_of
@@ -145,8 +146,9 @@ class DeployedHosted(DeployedEngine):
         return None if self.point.study.measure.chaos else super().looking()
 
     def killable(self) -> Killable | None:
-        frame = self.point.experiment.frame.mean_bytes
-        return Victims(self.host, self.ways, self.site.state, frame)
+        frame, chaos = self.point.experiment.frame.mean_bytes, self.point.study.measure.chaos
+        over = Handover(self.host) if chaos is not None and chaos.how == "handed-over" else None
+        return Victims(self.host, self.ways, self.site.state, frame, over)
 
     def parts(self) -> Targets:
         own = super().parts()

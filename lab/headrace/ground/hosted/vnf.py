@@ -22,7 +22,7 @@ from headrace.host.sockets import connect_to
 from headrace.host.tool import printable
 
 _START_S = 300.0  # forty that start at once on emulated CPUs take minutes
-_LOOK_S = 0.05
+_LOOK_S, _END_S = 0.05, 60.0
 _LAST_LINES = 3
 _LEAST = 1  # of weights
 
@@ -65,7 +65,16 @@ class HostedVnf(ABC):
 
     @abstractmethod
     def kill(self) -> None:
-        """It ends as by a crash: nothing is asked. It can be started again."""
+        """It ends as by a crash, if it has not: nothing is asked. It can be started again."""
+
+    def await_end(self) -> None:
+        """It has been told to leave, and can be started again."""
+        deadline = time.monotonic() + _END_S
+        while self.alive:
+            if time.monotonic() > deadline:
+                raise HeadraceError(f"{self.vnf.name}: still there {_END_S:g} s after it left")
+            time.sleep(0.002)
+        self.kill()
 
     @abstractmethod
     def close(self) -> None:

@@ -229,6 +229,10 @@ class RoutersUp(ServiceUp):
             mbufs=read.mbufs_in_use,
         )
 
+    def handed_over(self) -> None:
+        """They have nothing to hand over."""
+        return None
+
     def taken(self) -> None:
         """Routers keep nothing for one another: daemons learn their routes anew."""
         return None
