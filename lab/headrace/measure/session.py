@@ -197,14 +197,14 @@ class Session:
         text = f"  {starts} starts in {duration(time.monotonic() - began)}"
         if starts > wanted:
             text += f", {starts - wanted} of them more, as {why}"
-        each = (turns_of(self._in_turn, *group) for group in _groups(points))
-        if not all(any(one.every.values()) for one in each):
+        telling = {(t.chain, t.execution) for t in self._in_turn if t.capacity is not None}
+        if not telling.issuperset((point.chain, point.execution) for point in points):
             text += "; they do not tell which is best"
         self.progress.say(text)
 
     def _decided(self, points: Sequence[Point], turns: int) -> bool:
-        each = (turns_of(self._in_turn, *group) for group in _groups(points))
-        return all(decided(one, turns) for one in each)
+        groups = {(p.chain, offer.workload) for p in points for offer in p.offers}
+        return all(decided(turns_of(self._in_turn, *group), turns) for group in groups)
 
     def _saturate(self, point: Point) -> None:
         at_limit = self.deployed(point, at_limit=True)
@@ -402,11 +402,6 @@ class Session:
         if self._environment is not None:
             self._environment = machine.with_noise_after(self._environment)
             self.bundle.environment(self._environment)
-
-
-def _groups(points: Sequence[Point]) -> set[tuple[str, str]]:
-    """What is compared with each other: a chain's executions under one workload."""
-    return {(point.chain, offer.workload) for point in points for offer in point.offers}
 
 
 def new_bundle(out: Path | None, name: str) -> BundleWriter:

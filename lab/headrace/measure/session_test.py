@@ -362,6 +362,18 @@ def test_a_comparison_goes_on_until_it_is_decided(home: Path) -> None:
         assert "do not tell" not in done.words
 
 
+def test_starts_without_one_beside_them_tell_of_their_own(home: Path) -> None:
+    """Each execution ran in a state of the host of its own: no pair, and two capacities."""
+    inside = (Segment(name="chain", cpus=(1,)),)
+    measure = {**SEARCH, "pairs": 2}
+    points = [
+        Fake("c", [], measure, execution=n, segments=inside, each=[pps] * 99, lines=[line] * 99)
+        for n, pps, line in (("a", 1.1e6, 26.0), ("b", 1e6, 78.0))
+    ]
+    done = run(home, points)
+    assert " starts in " in done.words and "do not tell" not in done.words
+
+
 def test_trials_with_lcores_elsewhere_are_made_again(home: Path) -> None:
     """Loads up to three times more, a search's trials six times in all; the last one counts."""
     loads = {"loads": [1000, 2000, 3000]}
