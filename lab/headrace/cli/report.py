@@ -66,8 +66,10 @@ def report(
         _several([opened, *map(Bundle, bundles[1:])], html, as_text=as_text, claims=claims)
         return
     reported = make_report(opened)
-    if not sentence(opened, reported) and not reported.claims:
-        opened.check_results()
+    whole = as_text or claims or html is not None or sentence(opened, reported)
+    if not whole and not reported.claims and (lacking := opened.without_results) is not None:
+        stdout().print(lacking, markup=False, soft_wrap=True)
+        return
     if claims:
         judged = claimed.of_bundle(opened)
         reported = reported.model_copy(update={"claims": judged})

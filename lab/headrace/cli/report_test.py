@@ -63,12 +63,17 @@ def test_a_bundle_without_results_is_told_in_a_line(bundle: Path, tmp_path: Path
              "planned": "it holds 0 trials: it is of `headrace plan`"}  # fmt: skip
     for name, told in words.items():
         other = tmp_path / name
-        for command in (("diff", bundle, other), ("diff", other, bundle), ("report", other),
-                        ("report", bundle, other), ("report", other, "--json")):  # fmt: skip
+        line = f"{other}: has no results, {told}"
+        for command in (
+            ("diff", bundle, other),
+            ("diff", other, bundle),
+            ("report", bundle, other),
+        ):
             done = call(*command)
-            assert isinstance(done.exception, BundleError), command
-            assert str(done.exception) == f"{other}: has no results, {told}"
+            assert isinstance(done.exception, BundleError) and str(done.exception) == line, command
             assert done.output == ""
+        shown = call("report", other)  # which is right of a run that was interrupted
+        assert (shown.exit_code, shown.output) == (0, f"{line}\n")
 
 
 def _text(file: Path) -> str:
@@ -160,8 +165,9 @@ def test_a_run_that_has_only_begun_has_no_tables(tmp_path: Path) -> None:
     BundleWriter(tmp_path / "b")
     for journal in (tmp_path / "b").glob("*.jsonl"):
         journal.unlink()
-    told = str(call("report", tmp_path / "b").exception)
-    assert told.endswith("it holds 0 trials: This run is still running or was killed.")
+    done = call("report", tmp_path / "b")
+    assert done.exit_code == 0
+    assert done.output.endswith("it holds 0 trials: This run is still running or was killed.\n")
 
 
 def test_diff_as_text_and_json(bundle: Path) -> None:

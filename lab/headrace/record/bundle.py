@@ -347,16 +347,22 @@ class Bundle:
             if not told.strip():
                 raise self._missing(name, "empty")
 
-    def check_results(self) -> None:
-        """That there is something to show and to compare: an interrupted run may have none, and
-        `plan` and `profile` keep what they measured as trials."""
+    @property
+    def without_results(self) -> str | None:
+        """Says so in a line: an interrupted run may have none, and `plan` and `profile` keep what
+        they measured as trials."""
         if self.results():
-            return
+            return None
         own = f"it is of `headrace {self.status.command[1]}`" if self.status.command[1:] else ""
         why = self.status.unfinished or own
         trials = len({one.trial for one in self.trials()})
         holds = f"it holds {trials} {'trial' if trials == 1 else 'trials'}"
-        raise BundleError(f"{self.path}: has no results, {holds}{f': {why}' if why else ''}")
+        return f"{self.path}: has no results, {holds}{f': {why}' if why else ''}"
+
+    def check_results(self) -> None:
+        """That there is something to compare."""
+        if (lacking := self.without_results) is not None:
+            raise BundleError(lacking)
 
     def _missing(self, name: str, what: str = "missing") -> BundleError:
         return BundleError(f"{self.path}/{name}: is {what}; allowed: a bundle with all its files")
