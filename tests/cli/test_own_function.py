@@ -70,10 +70,10 @@ def test_from_new_to_measured(engine_binary: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("{5, 0, 0}", "was built for version 5 of the functions' interface, and this engine has 4"),
-        ("{4, 0x1507, 0}", "was built with the headers of DPDK 21.07, and this engine with"),
+        ("{6, 0, 0}", "was built for version 6 of the functions' interface, and this engine has 5"),
+        ("{5, 0x1507, 0}", "was built with the headers of DPDK 21.07, and this engine with"),
         (None, "has no function; allowed: a shared object with NF_OBJECT(...)"),
-        ("{4, 0x1507, undefined_symbol}", "undefined symbol: undefined_symbol"),
+        ("{5, 0x1507, undefined_symbol}", "undefined symbol: undefined_symbol"),
     ],
 )
 def test_an_object_that_does_not_fit(
