@@ -168,14 +168,14 @@ wired() {
 	echo "-netdev dgram,id=$1,local.type=unix,local.path=$2,remote.type=unix,remote.path=$3"
 }
 
-# emulate SHARE CONSOLE LOG OPTION...: a guest; its process is in $pid. Its kernel is told $kernel_words, too. What KVM can is not known
+# emulate SHARE CONSOLE LOG OPTION...: a guest; its process is in $pid. Its kernel is told $kernel_words, too, and its CPUs are $cpu_model. What KVM can is not known
 # before; emulation always works, and needs no virtual IOMMU's help. no_timer_check: on a loaded
 # machine the kernel's test of its timer panics, as it counts interrupts in a time that it guesses.
 emulate() {
 	local share=$1 console=$2 log=$3
 	shift 3
 	rm -f "$console" # of the guest before, which may have said that it stalled
-	"${qemu[@]}" -accel tcg,thread=multi,tb-size=512 -cpu max \
+	"${qemu[@]}" -accel tcg,thread=multi,tb-size=512 -cpu "${cpu_model:-max}" \
 		-M q35,kernel-irqchip=split -nodefaults -no-user-config -display none -no-reboot \
 		-device intel-iommu,intremap=off,caching-mode=on "$@" \
 		-kernel "$image" -initrd "$work/initramfs.gz" \
