@@ -261,6 +261,7 @@ def _alike(way: Traversal, packets: int) -> Polled:
         (9.0, 512, False),  # each is roused for its packets
         (9.0, 64, False),
         (60.0, 24, True),
+        (400.0, 1024, False),  # who is roused has the lcore before the other one sleeps
     ],
 )
 def test_polls_in_vain_of_tasks_that_share_an_lcore(patience: float, gap: int, lost: bool) -> None:
