@@ -77,7 +77,7 @@ def seen(binary: Path, folder: Path, cpus: list[int]) -> MovesSeen:
     ends, first, *more = cpus
     replicas = [first, more[0] if more else ends]
     plan = large(plan_of([ends, first], RTC, [[first]], 2))
-    plan["engine"] = host(MEMORY_MB, spare_cpus=[replicas[1]])
+    plan["engine"] = host(MEMORY_MB, hugepages=False, spare_cpus=[replicas[1]])
     with Engine(binary, plan, folder, patience=4) as engine:
         shield(engine.process.pid)
         changes = Changes(
