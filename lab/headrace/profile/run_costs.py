@@ -244,7 +244,10 @@ def _sized(start: DescribedServer, here: Server, pauses: MeasuredPauses | None) 
         )
         for level, cache in zip(start.levels, caches, strict=False)
     )
-    update = {"levels": (*levels, *start.levels[len(levels) :]), "pauses": pauses}
+    update: dict[str, object] = {
+        "levels": (*levels, *start.levels[len(levels) :]),
+        "pauses": pauses,
+    }
     if start.hosting is not None and start.hosting.kept_us is None:
         update["hosting"] = start.hosting.model_copy(update={"kept_us": _half(start.hosting)})
     return start.model_copy(update=update | {"cores_per_socket": cores // here.sockets})
