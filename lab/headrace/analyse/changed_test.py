@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from typer.testing import CliRunner
 from headrace.analyse.changed import asked
 from headrace.cli.diff import diff
 from headrace.record.bundle import Bundle, BundleWriter
+from headrace.record.rows import Result
+from headrace.record.testdata import environment, make_bundle
 from headrace.spec import document
 from headrace.spec.study import expand
 
@@ -24,7 +27,9 @@ measure: {search: [ndr, pdr], loads: [5k, 6k]}
 """
 
 
-def bundle(path: Path, text: str = SPEC, lcore: int = 1, rules: str = "x") -> Path:
+def bundle(
+    path: Path, text: str = SPEC, lcore: int = 1, rules: str = "x", results: Sequence[Result] = ()
+) -> Path:
     """As a run writes it, with a plan in which the rate and the lcore stand, too."""
     with BundleWriter(path) as writer:
         experiments: list[dict[str, Any]] = [
@@ -41,6 +46,9 @@ def bundle(path: Path, text: str = SPEC, lcore: int = 1, rules: str = "x") -> Pa
         writer.spec(text, {"inputs": {"a.rules": "inputs/0"}, "experiments": experiments})
         (path / "inputs").mkdir()
         (path / "inputs" / "0").write_text(rules)
+        writer.environment(environment())
+        for one in results:
+            writer.result(one)
     return path
 
 
@@ -83,10 +91,13 @@ def test_a_file_of_the_same_name_and_other_contents(tmp_path: Path) -> None:
 
 def test_diff_prints_values_whole(tmp_path: Path) -> None:
     long = "x" * 300
-    b = bundle(tmp_path / "b", SPEC.replace("name: edge", f"name: edge\ndescription: {long}"))
+    results = Bundle(make_bundle(tmp_path / "c")).results()
+    described = SPEC.replace("name: edge", f"name: edge\ndescription: {long}")
+    a = bundle(tmp_path / "a", results=results)
+    b = bundle(tmp_path / "b", described, results=results)
     app = Typer()
     app.command()(diff)
-    done = CliRunner().invoke(app, [str(bundle(tmp_path / "a")), str(b)])
+    done = CliRunner().invoke(app, [str(a), str(b)])
     assert done.exit_code == 0
     assert f"  spec description: none -> {long}\n" in done.output.replace('"" ->', "none ->")
     assert "…" not in done.output

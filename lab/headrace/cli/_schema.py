@@ -64,6 +64,7 @@ OUTPUTS: dict[str, type[BaseModel]] = {
     "run": RunOutput,
     "run --check": Preview,
     "run --list": PointList,
+    "fit": RunOutput,
     "operate": RunOutput,
     "campaign": CampaignOutput,
     "campaign --list": PointList,
