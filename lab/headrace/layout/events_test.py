@@ -302,8 +302,12 @@ def test_the_lcore_to_go_on_with_is_the_one_behind() -> None:
         for above in range(1, leaves):
             tree[leaves - above] = compiled._behind(clocks, tree, leaves - above)
         for here in map(int, draw.integers(0, lcores, 200)):
+            # The one that goes on is told last: what it hands on is told before.
+            first = int(tree[1])
+            clocks[first, compiled.CLOCK] += draw.integers(3)
             clocks[here, compiled.CLOCK] = draw.integers(5) if draw.random() < 0.8 else NEVER
             compiled._moved(clocks, tree, here)
+            compiled._moved(clocks, tree, first)
             # Of two that are equal it is the first.
             assert tree[1] == np.argmin(clocks[:, compiled.CLOCK])
 
