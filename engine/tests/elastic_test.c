@@ -401,22 +401,33 @@ static unsigned int seed_given(void)
 }
 
 /* The same packets through what `begins`, and through that with changes. */
+static void run_both(const struct plan *plan, unsigned int traffic_seed, unsigned int seed,
+		     struct outcome *one, struct outcome *many)
+{
+	traffic_open(&traffic, traffic_seed);
+	recording = true;
+	run(one, false, 1);
+	recording = false;
+	run(many, true, seed);
+	compare(one, many);
+	compare_counters(plan, one, many);
+}
+
+static void end_both(struct outcome *one, struct outcome *many)
+{
+	outcome_free(one);
+	outcome_free(many);
+	traffic_close(&traffic);
+}
+
 static void compare_runs(const struct plan *plan, unsigned int traffic_seed, unsigned int seed)
 {
 	struct outcome one = {0}, many = {0};
 
-	traffic_open(&traffic, traffic_seed);
-	recording = true;
-	run(&one, false, 1);
-	recording = false;
-	run(&many, true, seed);
-	compare(&one, &many);
-	compare_counters(plan, &one, &many);
+	run_both(plan, traffic_seed, seed, &one, &many);
 	if (!begins.params) /* a shaper lets through less */
 		assert_all_ways(plan, &one);
-	outcome_free(&one);
-	outcome_free(&many);
-	traffic_close(&traffic);
+	end_both(&one, &many);
 }
 
 static void same_fates(void)
@@ -507,22 +518,14 @@ static void test_inspected(void **state)
 	must_do(plan_parse(json, &plan, &err), &err);
 	in_all = (struct elastic_moved){0};
 	partitions = true;
-	traffic_open(&traffic, 3);
-	recording = true;
-	run(&one, false, 1);
-	recording = false;
-	run(&many, true, 3);
+	run_both(plan, 3, 3, &one, &many);
 	partitions = false;
-	compare(&one, &many);
-	compare_counters(plan, &one, &many);
 	print_message("%lu alerts in %lu flows, %u buckets moved\n", counted(plan, &many, "first", "alerts"),
 		      counted(plan, &many, "first", "new-flows"), in_all.buckets);
 	assert_true(counted(plan, &many, "first", "alerts") > 200 && in_all.buckets > 10000);
 	assert_true(counted(plan, &many, "first", "new-flows") >
 		    2 * counted(plan, &many, "first", "alerts"));
-	outcome_free(&one);
-	outcome_free(&many);
-	traffic_close(&traffic);
+	end_both(&one, &many);
 	plan_free(plan);
 	json_decref(json);
 	begins.first = "null";
@@ -544,20 +547,12 @@ static void test_by_address(void **state)
 		begins.first = types[i];
 		json = plan_json(&begins);
 		assert_int_equal(plan_parse(json, &plan, &err), 0);
-		traffic_open(&traffic, 5);
-		recording = true;
-		run(&one, false, 1);
-		recording = false;
-		run(&many, true, 7);
-		compare(&one, &many);
-		compare_counters(plan, &one, &many);
+		run_both(plan, 5, 7, &one, &many);
 		assert_int_equal(counted(plan, &many, "first", "addresses"), by_address_known(i));
 		print_message("%s: %zu addresses, %lu packets beyond what each may send\n", types[i],
 			      by_address_known(i), many.dropped[0][0]);
 		assert_true(by_address_known(i) > (i ? 20 : 2000) && many.dropped[0][0] > 1000);
-		outcome_free(&one);
-		outcome_free(&many);
-		traffic_close(&traffic);
+		end_both(&one, &many);
 		plan_free(plan);
 		json_decref(json);
 	}
