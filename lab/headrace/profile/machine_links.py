@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from headrace.spec.described import DescribedServer, figures_of
+from headrace.spec.study import Experiment
 
 
 def machines_cautions(home: DescribedServer) -> tuple[str, ...]:
@@ -16,3 +19,10 @@ def machines_cautions(home: DescribedServer) -> tuple[str, ...]:
         f"What links to machines cost is the description's own (`machines` of {home.name}: "
         f"{sources}), and was not measured by headrace.",
     )
+
+
+def links_cautions(experiment: Experiment, homes: Iterable[DescribedServer]) -> tuple[str, ...]:
+    """Names them where its VNFs are in machines, each text once."""
+    if experiment.hosting.kind != "vm":
+        return ()
+    return tuple(dict.fromkeys(text for home in homes for text in machines_cautions(home)))

@@ -12,7 +12,7 @@ from headrace.errors import HeadraceError
 from headrace.layout.placing import SAME, loads_of, segment_work, share, up
 from headrace.layout.provable import Placing
 from headrace.profile.hosted_placeable import HostedPlaceable
-from headrace.profile.machine_links import machines_cautions
+from headrace.profile.machine_links import links_cautions
 from headrace.profile.placeable import PlacementWish
 from headrace.profile.provisioned import LOADS, Costing, ServersInUse, predicted_power, unmet
 from headrace.profile.provisioned_hosted import check_asked
@@ -94,9 +94,7 @@ class ChainsProvisioning:
 
     def links(self, homes: Iterable[DescribedServer]) -> tuple[str, ...]:
         """Whose figures links to machines are."""
-        if self.experiments[0].hosting.kind != "vm":
-            return ()
-        return tuple(dict.fromkeys(text for home in homes for text in machines_cautions(home)))
+        return links_cautions(self.experiments[0], homes)
 
     def needed(
         self, server: DescribedServer, home: DescribedServer, factor: float

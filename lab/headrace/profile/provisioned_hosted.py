@@ -18,7 +18,7 @@ from headrace.ground.simulated.ground import SimulatedGround, SimulatedPoint
 from headrace.ground.simulated.priced_layout import PricedLayout
 from headrace.ground.simulated.queueing import delays_ns
 from headrace.ground.simulated.refuse import check_covered
-from headrace.profile.machine_links import machines_cautions
+from headrace.profile.machine_links import links_cautions
 from headrace.profile.provisioned import LOADS, Costing, ServersInUse, predicted_power, unmet
 from headrace.spec.described import DescribedServer
 from headrace.spec.document import Document
@@ -76,9 +76,7 @@ class HostedProvisioning:
 
     def links(self, homes: Iterable[DescribedServer]) -> tuple[str, ...]:
         """Whose figures links to machines are."""
-        if self.experiments[0].hosting.kind != "vm":
-            return ()
-        return tuple(dict.fromkeys(text for home in homes for text in machines_cautions(home)))
+        return links_cautions(self.experiments[0], homes)
 
     def needed(
         self, server: DescribedServer, home: DescribedServer, factor: float
