@@ -54,20 +54,20 @@ class RunOptions:
     spec: Path
     out: Path | None
     as_json: bool
-    wait: float
-    settled: float
-    check: bool
-    group: str | None
-    figure: int | None
-    point: str | None
-    quick: bool
-    show: bool
-    claims: bool
-    live: str | None
-    on: str | None
-    beside: str | None
-    trust: bool
-    inputs: tuple[str, ...]
+    wait: float = 0.0
+    settled: float = 0.0
+    check: bool = False
+    group: str | None = None
+    figure: int | None = None
+    point: str | None = None
+    quick: bool = False
+    show: bool = False
+    claims: bool = False
+    live: str | None = None
+    on: str | None = None
+    beside: str | None = None
+    trust: bool = False
+    inputs: tuple[str, ...] = ()
     operate: OperateOptions | None = None  # of `headrace operate`
     fitted: tuple[str, ...] | None = None  # of `headrace fit`: rows; none: the study's
 

@@ -31,8 +31,7 @@ def fit(
 
     run_study(
         RunOptions(
-            spec=spec, out=out, as_json=as_json, wait=0.0, settled=0.0, check=check, group=None,
-            figure=None, point=None, quick=False, show=False, claims=claims, live=None, on=None,
-            beside=None, trust=False, inputs=tuple(inputs or ()), fitted=tuple(points or ()),
+            spec, out, as_json, check=check, claims=claims, inputs=tuple(inputs or ()),
+            fitted=tuple(points or ()),
         )
     )  # fmt: skip

@@ -33,9 +33,7 @@ def operate(
 
     run_study(
         RunOptions(
-            spec=spec, out=out, as_json=as_json, wait=0.0, settled=0.0, check=check, group=None,
-            figure=None, point=None, quick=False, show=False, claims=claims, live=None, on=on,
-            beside=None, trust=False, inputs=tuple(inputs or ()),
+            spec, out, as_json, check=check, claims=claims, on=on, inputs=tuple(inputs or ()),
             operate=OperateOptions(slo, policy or ()),
         )
     )  # fmt: skip
