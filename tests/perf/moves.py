@@ -122,8 +122,8 @@ class _Run:
         self.seen.harmed["not received"] += sent - sink["received"]
         for one in ("lost", "reordered", "duplicated"):
             self.seen.harmed[one] += sink[one]
-        begun = {name: counters(reading, name, counter) for name, counter in BEGUN.items()}
-        self.seen.harmed["begun anew"] = sum(begun.values()) - MANY * len(BEGUN)
+        for name, counter in BEGUN.items():
+            self.seen.harmed[f"begun anew in {name}"] = counters(reading, name, counter) - MANY
 
     def carried(self) -> None:
         """What comes through at most, once every flow has its sessions; rings wait, so that the
@@ -261,8 +261,8 @@ def rows(one: MovesSeen, row: Callable[[str, Sample, str, float | None], None]) 
     harm = ", ".join(f"{n} {what}" for what, n in one.harmed.items())
     whole = ", ".join(f"{us:.0f} {name}" for name, us in one.whole_us.items())
     return [
-        f"{TURNS * CHANGES} changes at {one.load_pps / 1e3:.4g} kpps of IMIX, {MANY} flows: "
-        f"{kinds}",
+        f"{TURNS * CHANGES} changes at {one.load_pps / 1e3:.4g} kpps of IMIX, {MANY} flows. What "
+        f"moved for these, and between turns: {kinds}",
         f"{one.packets} packets: {harm}",
         f"p99.9 of all turns together, us: {whole}; the longest move of a half took "
         f"{max(one.halves_ms):.2f} ms, the median {median(one.halves_ms):.2f}",
